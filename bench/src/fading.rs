@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use isotherm_linux::sys::{self, Arena, Backing};
+use isotherm_linux::sys::{self, Arena, ArenaKind};
 
 use crate::program::{Helper, asked};
 
@@ -28,7 +28,7 @@ pub fn run_if_asked() -> Result<()> {
 fn fade(pages: u64, ends: Vec<Duration>) -> Result<()> {
     let all = pages * ends.len() as u64;
     let memory = Arena::map(all * PAGE_SIZE)?;
-    memory.back(AddrRange::new(0, all * PAGE_SIZE), Backing::Base)?;
+    memory.back(AddrRange::new(0, all * PAGE_SIZE), ArenaKind::Base)?;
     (0..all).for_each(|page| memory.write(page));
     let mut out = std::io::stdout();
     writeln!(out, "{}", memory.range().start)?;

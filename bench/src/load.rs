@@ -25,7 +25,7 @@ const STREAMED: usize = 8;
 
 /// The parameters of a load.
 #[derive(Debug, Clone, Default)]
-pub struct Shape {
+pub struct LoadParameters {
     /// bytes of its memory, a multiple of 1 MiB
     pub total: u64,
     /// bytes touched continuously [a sixteenth]
@@ -41,10 +41,10 @@ pub struct Shape {
     pub fifo: bool,
 }
 
-impl Shape {
+impl LoadParameters {
     /// A load of one thread, anywhere.
     pub fn of(total: u64) -> Self {
-        Shape { total, ..Shape::default() }
+        LoadParameters { total, ..LoadParameters::default() }
     }
 
     /// The memory that is touched continuously, as offsets. It starts at an odd page, so that no result is
@@ -72,13 +72,13 @@ impl Shape {
         [ARGUMENT.to_owned(), kind.to_owned()].into_iter().chain(words).collect()
     }
 
-    /// The arguments of [`Shape::arguments`] without the scheduling, which is inherited.
+    /// The arguments of [`LoadParameters::arguments`] without the scheduling, which is inherited.
     fn from_arguments(mut words: impl Iterator<Item = String>) -> Result<Self> {
         let streams = words.next().context("no kind")? == STREAMS;
         let mut size = || -> Result<u64> { Ok(words.next().context("no size")?.parse()?) };
         let (total, hot, warm) = (size()?, Some(size()?), Some(size()?));
         let cpus = words.map(|w| w.parse()).collect::<Result<_, _>>()?;
-        Ok(Shape { total, hot, warm, streams, cpus, fifo: false })
+        Ok(LoadParameters { total, hot, warm, streams, cpus, fifo: false })
     }
 }
 
@@ -91,10 +91,10 @@ static TOUCHED: [Touched; MAX_THREADS] = [const { Touched(AtomicU64::new(0)) }; 
 /// Runs the load that the command line asks for until it is killed. First prints the addresses of its memory
 /// and its counters. Without such a request, does nothing.
 pub fn run_if_asked() -> Result<()> {
-    asked(ARGUMENT)?.map_or(Ok(()), |words| run(&Shape::from_arguments(words)?))
+    asked(ARGUMENT)?.map_or(Ok(()), |words| run(&LoadParameters::from_arguments(words)?))
 }
 
-fn run(shape: &Shape) -> Result<()> {
+fn run(shape: &LoadParameters) -> Result<()> {
     cpus::pin(&shape.cpus)?;
     let len = usize::try_from(shape.total)?;
     let mut memory = vec![0u8; len + 4096];
@@ -157,17 +157,17 @@ fn touch(memory: &mut [u8], touched: &AtomicU64) {
 
 /// The load as a child process, killed when dropped.
 #[derive(Debug)]
-pub struct Load {
+pub struct LoadProcess {
     process: Helper,
     memory: File,
     base: u64,
     counters: u64,
-    shape: Shape,
+    shape: LoadParameters,
 }
 
-impl Load {
+impl LoadProcess {
     /// Starts this program again as the load, and waits until its memory is allocated.
-    pub fn start(shape: Shape) -> Result<Self> {
+    pub fn start(shape: LoadParameters) -> Result<Self> {
         ensure!(shape.threads() <= MAX_THREADS, "a load has at most {MAX_THREADS} threads");
         let me = std::env::current_exe()?;
         let mut command = if shape.fifo { Command::new("chrt") } else { Command::new(&me) };
@@ -179,7 +179,7 @@ impl Load {
         let (base, counters) = line.split_once(' ').context("the load printed no address")?;
         let (base, counters) = (u64::from_str_radix(base, 16)?, u64::from_str_radix(counters, 16)?);
         let memory = File::open(format!("/proc/{}/mem", process.pid()))?;
-        Ok(Load { process, memory, base, counters, shape })
+        Ok(LoadProcess { process, memory, base, counters, shape })
     }
 
     /// Its pid.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::Arena;
 
-use crate::program::{Ended, Helper, asked};
+use crate::program::{ChildGuard, Helper, asked};
 
 /// The argument with which this program starts itself as one of the processes.
 const ARGUMENT: &str = "--be-one-of-them";
@@ -15,7 +15,7 @@ const ARGUMENT: &str = "--be-one-of-them";
 const TOUCHED: u64 = 64;
 
 /// Starts one of the processes, and waits until its memory exists.
-pub fn start(bytes: u64) -> Result<Ended> {
+pub fn start(bytes: u64) -> Result<ChildGuard> {
     Helper::again(ARGUMENT, [bytes.to_string()])?.ready()
 }
 

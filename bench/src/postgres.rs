@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 
-use crate::program::Ended;
+use crate::program::ChildGuard;
 
 /// The programs of PostgreSQL.
 fn programs() -> Result<PathBuf> {
@@ -29,7 +29,7 @@ pub fn program(name: &str) -> Result<Command> {
 }
 
 /// Starts a server, whose socket is in the same folder.
-pub fn start(dir: &Path) -> Result<Ended> {
+pub fn start(dir: &Path) -> Result<ChildGuard> {
     let mut server = program("postgres")?;
     server.arg("-D").arg(dir.join("data")).arg("-k").arg(dir);
     server.args(["-c", "listen_addresses=", "-c", "shared_buffers=16MB"]);
@@ -43,7 +43,7 @@ pub fn start(dir: &Path) -> Result<Ended> {
         "-c",
         "checkpoint_timeout=30min",
     ]);
-    let server = Ended(server.spawn()?);
+    let server = ChildGuard(server.spawn()?);
     for _ in 0..300 {
         if program("pg_isready")?.arg("-h").arg(dir).status()?.success() {
             return Ok(server);
@@ -54,7 +54,7 @@ pub fn start(dir: &Path) -> Result<Ended> {
 }
 
 /// Stops a server.
-pub fn stop(server: Ended) -> Result<()> {
+pub fn stop(server: ChildGuard) -> Result<()> {
     server.stop(Signal::INT).map(drop)
 }
 

@@ -6,12 +6,12 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::program::Ended;
+use crate::program::ChildGuard;
 use crate::user::User;
 
 /// A point of the curve of `report need`.
 #[derive(Debug, Clone, Copy)]
-pub struct Point {
+pub struct PredictedPoint {
     /// idle time in s
     pub age: f64,
     /// memory that is idle for this time or longer, in bytes
@@ -24,21 +24,21 @@ pub struct Point {
 ///
 /// # Errors
 /// If that fails.
-pub fn record(isotherm: &Path, user: &User, to: &Path, seconds: u64) -> Result<Ended> {
+pub fn record(isotherm: &Path, user: &User, to: &Path, seconds: u64) -> Result<ChildGuard> {
     let child: Child = Command::new(isotherm)
         .args(["record", "--pid", &user.pid().to_string()])
         .args(["--duration", &format!("{seconds}s"), "-o"])
         .arg(to)
         .stderr(Stdio::null())
         .spawn()?;
-    Ok(Ended(child))
+    Ok(ChildGuard(child))
 }
 
 /// The curve of a record, the shortest idle time first.
 ///
 /// # Errors
 /// If there is no such report.
-pub fn curve(isotherm: &Path, record: &Path) -> Result<Vec<Point>> {
+pub fn curve(isotherm: &Path, record: &Path) -> Result<Vec<PredictedPoint>> {
     let need = report(isotherm, "need", record)?;
     points(&need["needs"][0]["curve"], "saved_bytes", ("returned_bytes_per_second", 1.0))
 }
@@ -47,7 +47,7 @@ pub fn curve(isotherm: &Path, record: &Path) -> Result<Vec<Point>> {
 ///
 /// # Errors
 /// If there is no such report.
-pub fn advised(isotherm: &Path, record: &Path) -> Result<Vec<Point>> {
+pub fn advised(isotherm: &Path, record: &Path) -> Result<Vec<PredictedPoint>> {
     let advice = report(isotherm, "advice", record)?;
     points(&advice["sizing"][0]["idle"], "idle_bytes", ("returned_bytes_per_min", 60.0))
 }
@@ -59,11 +59,15 @@ fn report(isotherm: &Path, name: &str, record: &Path) -> Result<Value> {
 }
 
 /// Points of a table with these keys; the returned memory is per so many seconds.
-fn points(table: &Value, saved: &str, (returned, seconds): (&str, f64)) -> Result<Vec<Point>> {
+fn points(
+    table: &Value,
+    saved: &str,
+    (returned, seconds): (&str, f64),
+) -> Result<Vec<PredictedPoint>> {
     let figure = |p: &Value, key: &str| p[key].as_f64().context("no figure");
     let point = |p| {
         let (age, saved) = (figure(p, "idle_ms")? / 1e3, figure(p, saved)?);
-        Ok(Point { age, saved, returned: figure(p, returned)? / seconds })
+        Ok(PredictedPoint { age, saved, returned: figure(p, returned)? / seconds })
     };
     table.as_array().context("no curve")?.iter().map(point).collect()
 }
@@ -72,7 +76,7 @@ fn points(table: &Value, saved: &str, (returned, seconds): (&str, f64)) -> Resul
 ///
 /// # Errors
 /// If it refuses one of them.
-pub fn played(isotherm: &Path, record: &Path, ages: &[u64]) -> Result<Vec<Point>> {
+pub fn played(isotherm: &Path, record: &Path, ages: &[u64]) -> Result<Vec<PredictedPoint>> {
     let mut command = Command::new(isotherm);
     command.arg("whatif").arg(record).args(["--pages", "--json"]);
     command.args(["--quota", "none", "--quota-size", "none"]);
@@ -84,7 +88,7 @@ pub fn played(isotherm: &Path, record: &Path, ages: &[u64]) -> Result<Vec<Point>
     let point = |(setting, age): (&Value, &u64)| {
         let figure = |key: &str| setting[key].as_f64().context("no figure");
         let (saved, returned) = (figure("saved_bytes")?, figure("returned_bytes_per_second")?);
-        Ok(Point { age: *age as f64, saved, returned })
+        Ok(PredictedPoint { age: *age as f64, saved, returned })
     };
     settings.iter().zip(ages).map(point).collect()
 }

@@ -21,9 +21,9 @@ pub fn beside() -> Result<PathBuf> {
 
 /// A process that is ended when this is dropped.
 #[derive(Debug)]
-pub struct Ended(pub Child);
+pub struct ChildGuard(pub Child);
 
-impl Ended {
+impl ChildGuard {
     /// Its pid.
     pub fn pid(&self) -> i32 {
         i32::try_from(self.0.id()).unwrap_or(0)
@@ -36,7 +36,7 @@ impl Ended {
     }
 }
 
-impl Drop for Ended {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -58,7 +58,7 @@ pub fn asked(role: &str) -> Result<Option<impl Iterator<Item = String> + use<>>>
 #[derive(Debug)]
 pub struct Helper {
     /// the process
-    pub process: Ended,
+    pub process: ChildGuard,
     to: ChildStdin,
     /// its output
     pub from: BufReader<ChildStdout>,
@@ -76,7 +76,7 @@ impl Helper {
     /// Starts a program.
     pub fn start(command: &mut Command) -> Result<Self> {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let mut process = Ended(child);
+        let mut process = ChildGuard(child);
         let to = process.0.stdin.take().context("no standard input")?;
         let from = BufReader::new(process.0.stdout.take().context("no standard output")?);
         Ok(Helper { process, to, from })
@@ -88,7 +88,7 @@ impl Helper {
     }
 
     /// The process without its pipes, once it has printed a line.
-    pub fn ready(mut self) -> Result<Ended> {
+    pub fn ready(mut self) -> Result<ChildGuard> {
         self.line()?;
         Ok(self.process)
     }
@@ -114,12 +114,12 @@ impl Helper {
 }
 
 /// Starts `isotherm reclaim` for a process with this objective, without watermarks or quotas.
-pub fn reclaim_by_aim(isotherm: &Path, pid: i32, aim: &str) -> Result<Ended> {
+pub fn reclaim_by_aim(isotherm: &Path, pid: i32, aim: &str) -> Result<ChildGuard> {
     let child = Command::new(isotherm)
         .args(["reclaim", "--pid", &pid.to_string(), "--aim", aim])
         .args(["--watermarks", "none", "--control", "none"])
         .args(["--quota", "none", "--quota-size", "none"])
         .stdout(Stdio::null())
         .spawn()?;
-    Ok(Ended(child))
+    Ok(ChildGuard(child))
 }

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use isotherm_core::scheme::{
-    Engine, Event, Goal, MemoryMetrics, Metrics, Outcome, Pattern, Quota, Scheme, Weights,
+    ActionEvent, Engine, Goal, MemoryMetrics, Metrics, Outcome, Pattern, Quota, Scheme, Weights,
 };
 use isotherm_core::{Action, Attrs, Nanos, PAGE_SIZE, Pressure, Snapshot, Thresholds};
 use isotherm_mm::{Fair, OutOfMemory};
 use isotherm_sim::paged::{
     Actor, MachineSpec, Next, PagedMachine, Populate, Task, Toucher, WatchResults, Watcher,
 };
-use isotherm_sim::workload::{Layout, Workload};
+use isotherm_sim::workload::{Workload, WorkloadLayout};
 
 /// 768 MiB, and swap on a fast disk.
 const MACHINE: &str = "about = 'short of memory'\ncpus = 8\n\
@@ -28,7 +28,7 @@ pub const WINDOW: Duration = Duration::from_secs(1);
 
 /// The state of the machine at the end of a window, and the work done in it.
 #[derive(Debug, Clone)]
-pub struct Window {
+pub struct WindowStats {
     /// of the machine
     pub metrics: Metrics,
     /// bytes that the quota allowed
@@ -51,16 +51,16 @@ pub struct GoalPlan {
 
 #[derive(Debug, Default)]
 struct History {
-    windows: Vec<Window>,
+    windows: Vec<WindowStats>,
     /// why it broke off
     failed: Option<anyhow::Error>,
 }
 
 /// Runs an engine that in each window pages out memory of `workload` (its first phase) that was hardly touched
 /// for 5 s, the coldest first, as requested.
-pub fn run(workload: &str, asked: &GoalPlan, seed: u64) -> Result<Vec<Window>> {
+pub fn run(workload: &str, asked: &GoalPlan, seed: u64) -> Result<Vec<WindowStats>> {
     let workload = Workload::parse(workload)?;
-    let layout = Layout::new(&workload, seed);
+    let layout = WorkloadLayout::new(&workload, seed);
     let mut machine = PagedMachine::new(&MachineSpec::parse(MACHINE)?, Fair::Landed.rules(), seed)?;
     let process = machine.add_process(usize::try_from(layout.len() / PAGE_SIZE)?);
     machine.run(&mut [Box::new(Populate::new(process)) as Box<dyn Task>])?;
@@ -112,7 +112,7 @@ impl Reclaimer {
         self.engine.step(Nanos(now), &last, &metrics, &mut machine.pager(), &mut log)?;
         let bound = self.engine.schemes().map(|(_, stats)| stats.effective).sum();
         let out = log.iter().map(applied).sum();
-        self.history.borrow_mut().windows.push(Window { metrics, bound, out });
+        self.history.borrow_mut().windows.push(WindowStats { metrics, bound, out });
         Ok(())
     }
 }
@@ -182,7 +182,7 @@ fn metrics(machine: &PagedMachine, working_set: u64) -> Metrics {
     }
 }
 
-fn applied(event: &Event) -> u64 {
+fn applied(event: &ActionEvent) -> u64 {
     match event.outcome {
         Outcome::Acted(done) => done.applied,
         Outcome::Passed(_) => 0,

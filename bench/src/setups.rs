@@ -10,7 +10,7 @@ use isotherm_sim::MachineKind;
 
 /// A monitor, its way to look and its attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setup {
+pub struct MonitorSetup {
     /// name in the table
     pub name: String,
     /// way to look on the real machine
@@ -77,14 +77,15 @@ pub struct Setups {
 
 impl Setups {
     /// The monitors that can watch on a machine.
-    pub fn on(&self, machine: MachineKind) -> Result<Vec<Setup>> {
+    pub fn on(&self, machine: MachineKind) -> Result<Vec<MonitorSetup>> {
         let possible = |m: &&Compared| machine == MachineKind::Real || **m != Compared::Smaps;
         let setups = self.monitor.iter().filter(possible).flat_map(|m| self.of(*m));
-        setups.map(|s| Ok(Setup { attrs: s.attrs.checked()?, ..s })).collect()
+        setups.map(|s| Ok(MonitorSetup { attrs: s.attrs.checked()?, ..s })).collect()
     }
 
-    fn of(&self, compared: Compared) -> Vec<Setup> {
-        let one = |name: &str, look, attrs| vec![Setup { name: name.to_owned(), look, attrs }];
+    fn of(&self, compared: Compared) -> Vec<MonitorSetup> {
+        let one =
+            |name: &str, look, attrs| vec![MonitorSetup { name: name.to_owned(), look, attrs }];
         match compared {
             Compared::Kernel => one("kernel's rules", self.look, kernels_rules()),
             Compared::Regions => one("regions", self.look, self.regions(self.look)),
@@ -113,9 +114,9 @@ impl Setups {
         }
     }
 
-    fn exposures(&self) -> Vec<Setup> {
+    fn exposures(&self) -> Vec<MonitorSetup> {
         let each = self.budget.iter().flat_map(|b| self.interval.iter().map(move |i| (*b, *i)));
-        let setup = |(budget, interval): (f64, u64)| Setup {
+        let setup = |(budget, interval): (f64, u64)| MonitorSetup {
             name: format!("exposure, {budget} %{}", every(interval)),
             look: self.look,
             attrs: Attrs {

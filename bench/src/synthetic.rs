@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use isotherm_core::{
     AddrRange, Attrs, CacheAccess, CacheAccessKind, CacheTrace, CodeMapping, Cost, Fault,
-    FaultKind, Mapping, MappingKind, Nanos, PAGE_SIZE, PageAges, Pages, RateSupport, RegionView,
-    Snapshot, TargetId, TargetView, rate,
+    FaultKind, Mapping, MappingKind, Nanos, PAGE_SIZE, PageAges, RateSupport, RegionView, Snapshot,
+    TargetId, TargetView, UnknownPages, rate,
 };
 use isotherm_record::{FileEndReason, Limits, RecordingHeader, TargetInfo, WriteError, Writer};
 
@@ -155,7 +155,7 @@ fn snapshot(
     let end = mappings.last().map_or(BASE, |m| m.range.end);
     let ends = all.iter().skip(1).map(|s| s.start).chain([end]);
     let region = |(i, (s, end)): (usize, (&Stretch, u64))| {
-        let mut unknown_bp = Pages::default();
+        let mut unknown_bp = UnknownPages::default();
         unknown_bp.0[0] = if i % 50 == 0 { 5000 } else { 0 };
         RegionView {
             range: AddrRange::new(s.start, end),

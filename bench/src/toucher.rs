@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use isotherm_linux::sys::{Arena, Backing};
+use isotherm_linux::sys::{Arena, ArenaKind};
 
 use crate::program::{Helper, asked};
 
@@ -25,8 +25,8 @@ pub fn run_if_asked() -> Result<()> {
     let Some(mut words) = asked(ARGUMENT)? else { return Ok(()) };
     let len: u64 = words.next().context("no size")?.parse()?;
     let backing = match words.next().as_deref() {
-        Some("huge") => Some(Backing::Huge),
-        Some("small") => Some(Backing::Base),
+        Some("huge") => Some(ArenaKind::Huge),
+        Some("small") => Some(ArenaKind::Base),
         _ => None,
     };
     let memory: &'static Arena = Box::leak(Box::new(Arena::map(len)?));

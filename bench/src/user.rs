@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use isotherm_linux::sys::{Arena, Backing};
+use isotherm_linux::sys::{Arena, ArenaKind};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -18,7 +18,7 @@ const ARGUMENT: &str = "--be-the-user";
 /// Interval between touches.
 const TICK: Duration = Duration::from_millis(2);
 /// Idle times of [`User::idle`], in s.
-pub const AGES: [u64; 10] = [5, 10, 15, 20, 25, 30, 35, 40, 50, 60];
+pub const IDLE_TIMES_S: [u64; 10] = [5, 10, 15, 20, 25, 30, 35, 40, 50, 60];
 /// A touch that takes longer may have waited for a page.
 const LONG_TOUCH: Duration = Duration::from_micros(4);
 const PAGES_A_MIB: u64 = (1 << 20) / PAGE_SIZE;
@@ -158,8 +158,8 @@ pub fn run_if_asked() -> Result<()> {
 struct Truth {
     /// time of the last touch in s, by page
     last: Vec<f32>,
-    /// number of touches of pages that were idle for each of [`AGES`]
-    returned: [u64; AGES.len()],
+    /// number of touches of pages that were idle for each of [`IDLE_TIMES_S`]
+    returned: [u64; IDLE_TIMES_S.len()],
     /// major faults so far, and the time of the touches that had them
     faults: u64,
     stalled: Duration,
@@ -180,13 +180,13 @@ impl Truth {
     fn touch(&mut self, page: u64, now: f64) {
         let last = std::mem::replace(&mut self.last[page as usize], now as f32);
         let age = now - f64::from(last);
-        let counts = self.returned.iter_mut().zip(AGES);
+        let counts = self.returned.iter_mut().zip(IDLE_TIMES_S);
         counts.for_each(|(n, least)| *n += u64::from(age >= least as f64));
     }
 
-    /// Idle pages and returned pages, for each of [`AGES`].
+    /// Idle pages and returned pages, for each of [`IDLE_TIMES_S`].
     fn line(&self, now: f64) -> String {
-        let idle = AGES.map(|age| {
+        let idle = IDLE_TIMES_S.map(|age| {
             let since = (now - age as f64) as f32;
             self.last.iter().filter(|last| **last <= since).count() as u64
         });
@@ -203,7 +203,7 @@ fn use_memory(
     requests: &mpsc::Receiver<()>,
 ) -> Result<()> {
     let memory = Arena::map(mib << 20)?;
-    memory.back(AddrRange::new(0, mib << 20), Backing::Base)?;
+    memory.back(AddrRange::new(0, mib << 20), ArenaKind::Base)?;
     (0..mib * PAGES_A_MIB).for_each(|page| memory.write(page));
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
     let mut users = Vec::new();
@@ -217,7 +217,7 @@ fn use_memory(
     let pages = (mib * PAGES_A_MIB) as usize;
     let mut truth = Truth {
         last: vec![0.0; pages],
-        returned: [0; AGES.len()],
+        returned: [0; IDLE_TIMES_S.len()],
         faults: 0,
         stalled: Duration::ZERO,
     };
@@ -301,13 +301,13 @@ impl<'a> PartUser<'a> {
 #[derive(Debug)]
 pub struct User(Helper);
 
-/// The truth about a [`User`] for each of [`AGES`], in bytes.
+/// The truth about a [`User`] for each of [`IDLE_TIMES_S`], in bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Idle {
+pub struct IdleBytes {
     /// idle for so long
-    pub idle: [f64; AGES.len()],
+    pub idle: [f64; IDLE_TIMES_S.len()],
     /// touched after so long, since the start
-    pub returned: [f64; AGES.len()],
+    pub returned: [f64; IDLE_TIMES_S.len()],
     /// time for which its touches have waited for pages, since the start
     pub stalled: Duration,
 }
@@ -334,14 +334,14 @@ impl User {
     ///
     /// # Errors
     /// If the process has ended.
-    pub fn idle(&mut self) -> Result<Idle> {
+    pub fn idle(&mut self) -> Result<IdleBytes> {
         let line = self.0.ask("")?;
         let counts = line.split_whitespace().map(str::parse::<u64>);
         let mut counts = counts.collect::<Result<Vec<u64>, _>>()?;
         let stalled = Duration::from_micros(counts.pop().context("no answer")?);
         let bytes: Vec<f64> = counts.into_iter().map(|n| (n * PAGE_SIZE) as f64).collect();
         let (idle, returned) = bytes.split_at(bytes.len() / 2);
-        Ok(Idle { idle: idle.try_into()?, returned: returned.try_into()?, stalled })
+        Ok(IdleBytes { idle: idle.try_into()?, returned: returned.try_into()?, stalled })
     }
 
     /// Its major faults since the start.

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use isotherm_core::{Cost, Monitor, Quality, watch};
 use isotherm_linux::{Processes, Way, sys};
 
-use crate::load::{Load, Shape};
-use crate::setups::Setup;
+use crate::load::{LoadParameters, LoadProcess};
+use crate::setups::MonitorSetup;
 use crate::slices::{OFF, Slice};
 use crate::watch_for::watch_for;
 use crate::{cpus, interrupts, smaps, usage};
@@ -25,7 +25,7 @@ const MAX_SETTLING: Duration = Duration::from_secs(120);
 
 /// A load, and the monitors that watch it.
 pub struct WatchedLoad {
-    load: Load,
+    load: LoadProcess,
     cpus: Vec<usize>,
     /// by number of the way, from 1 on; `None` for `clear_refs` with `smaps`
     watchers: Vec<Option<Watcher>>,
@@ -49,22 +49,31 @@ impl WatchedLoad {
     /// monitors, the load has its CPUs to itself under `SCHED_FIFO`, and this thread uses the others; else
     /// all share the CPUs. The monitors of `setups` then run one after the other until they have settled.
     pub fn start(
-        shape: Shape,
+        shape: LoadParameters,
         threads: usize,
         allowed: &[usize],
-        setups: &[Setup],
+        setups: &[MonitorSetup],
         seed: u64,
     ) -> Result<Self> {
         let (ours, theirs) = allowed.split_at(allowed.len().saturating_sub(threads));
         cpus::pin(if ours.is_empty() { allowed } else { ours })?;
         let cpus: Vec<usize> = theirs.iter().copied().cycle().take(threads).collect();
-        let load = Load::start(Shape { cpus: cpus.clone(), fifo: !ours.is_empty(), ..shape })?;
+        let load = LoadProcess::start(LoadParameters {
+            cpus: cpus.clone(),
+            fifo: !ours.is_empty(),
+            ..shape
+        })?;
         WatchedLoad::of(load, cpus, setups, seed)
     }
 
     /// Watches a load that runs on these CPUs. The monitors of `setups` run one after the other until they
     /// have settled.
-    pub fn of(load: Load, cpus: Vec<usize>, setups: &[Setup], seed: u64) -> Result<Self> {
+    pub fn of(
+        load: LoadProcess,
+        cpus: Vec<usize>,
+        setups: &[MonitorSetup],
+        seed: u64,
+    ) -> Result<Self> {
         let mut watchers = Vec::new();
         for setup in setups {
             let mut watcher = Watcher::start(setup, load.pid(), seed);
@@ -143,7 +152,7 @@ impl WatchedLoad {
 }
 
 impl Watcher {
-    fn start(setup: &Setup, pid: i32, seed: u64) -> Option<Self> {
+    fn start(setup: &MonitorSetup, pid: i32, seed: u64) -> Option<Self> {
         if setup.look == Way::Smaps {
             return None;
         }
@@ -192,7 +201,7 @@ impl Watcher {
 
 type AnyMonitor = dyn Monitor<Ops = Box<dyn Processes>>;
 
-fn monitor_of(setup: &Setup, pid: i32, seed: u64) -> Result<Box<AnyMonitor>> {
+fn monitor_of(setup: &MonitorSetup, pid: i32, seed: u64) -> Result<Box<AnyMonitor>> {
     let mut ops = setup.look.open()?;
     let target = ops.attach(pid)?;
     Ok(watch(ops, setup.attrs, &[target], seed)?)

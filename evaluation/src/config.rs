@@ -34,7 +34,7 @@ pub enum Config {
 const ETHP: &str = include_str!("../../schemes/ethp.txt");
 const PRCL: &str = include_str!("../../schemes/prcl.txt");
 /// The conditions of `schemes/prcl.txt`.
-const COLD: &str = "rate = { max = \"5%\" }\nage = { min = \"5s\" }\n";
+const COLD_CONDITIONS: &str = "rate = { max = \"5%\" }\nage = { min = \"5s\" }\n";
 /// Selects single pages that were not touched for the same time, regardless of the state of adjacent pages.
 const UNTOUCHED: &str = "filters = [{ kind = { touched_within = \"5s\" } }]\n";
 /// Maximum factor by which a lead-in is lengthened.
@@ -121,7 +121,7 @@ impl Config {
 /// single cold pages in regions of any rate.
 fn within(ms: u32, prioritised: bool) -> String {
     let age = u32::from(prioritised);
-    let which = if prioritised { UNTOUCHED } else { COLD };
+    let which = if prioritised { UNTOUCHED } else { COLD_CONDITIONS };
     format!(
         "[[scheme]]\nname = \"prcl\"\naction = \"pageout\"\nsize = {{ min = \"4K\" }}\n{which}\
          quota = {{ time = \"{ms}ms\", reset = \"1s\", weights = {{ size = 0, rate = 0, age = {age} }} }}\n"

@@ -10,12 +10,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of the plan. It increases when a run, or a measured figure, changes its meaning.
-pub const VERSION: u32 = 7;
+pub const PLAN_VERSION: u32 = 7;
 const SETUP: &str = "setup.json";
 
 /// The settings that all runs of a folder share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Setup {
+pub struct FolderSettings {
     /// version of the plan
     pub version: u32,
     /// approximate memory of a workload, in MiB
@@ -33,7 +33,7 @@ pub struct Setup {
     pub seed: u64,
 }
 
-impl Setup {
+impl FolderSettings {
     /// The settings that the runs of a folder share.
     pub fn read(folder: &Path) -> Result<Self> {
         let noted = folder.join(SETUP);
@@ -44,7 +44,7 @@ impl Setup {
 }
 
 /// A run with its outcome: one line of a file of results.
-pub trait Outcome: Serialize + DeserializeOwned {
+pub trait RunOutcome: Serialize + DeserializeOwned {
     /// the conditions of a run
     type Turn<'a>: PartialEq
     where
@@ -61,19 +61,19 @@ pub trait Outcome: Serialize + DeserializeOwned {
 
 /// A folder of results.
 #[derive(Debug)]
-pub struct Folder<R> {
+pub struct ResultsFolder<R> {
     path: PathBuf,
     /// the completed runs
     runs: Vec<R>,
 }
 
-impl<R: Outcome> Folder<R> {
+impl<R: RunOutcome> ResultsFolder<R> {
     /// Creates the folder, or continues with it.
-    pub fn open(path: &Path, setup: &Setup) -> Result<Self> {
+    pub fn open(path: &Path, setup: &FolderSettings) -> Result<Self> {
         create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
         let noted = path.join(SETUP);
         if noted.exists() {
-            let there = Setup::read(path)?;
+            let there = FolderSettings::read(path)?;
             if there != *setup {
                 bail!(
                     "{} holds runs of another setup ({there:?}, now {setup:?}): choose another folder",
@@ -86,7 +86,7 @@ impl<R: Outcome> Folder<R> {
         let runs = path.join(R::FILE);
         let created = OpenOptions::new().create(true).append(true).open(&runs);
         created.with_context(|| format!("cannot write {}", runs.display()))?;
-        Folder::read(path)
+        ResultsFolder::read(path)
     }
 
     /// Opens the folder for reading only.
@@ -95,7 +95,7 @@ impl<R: Outcome> Folder<R> {
         let text = read_to_string(&runs).with_context(|| cannot_read(&runs))?;
         // The last line may be incomplete; that run is repeated.
         let runs = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Ok(Folder { path: path.to_owned(), runs })
+        Ok(ResultsFolder { path: path.to_owned(), runs })
     }
 
     /// Its path.
@@ -141,19 +141,26 @@ fn cannot_read(path: &Path) -> String {
 mod tests {
     use super::super::config::Config;
     use super::super::plan::PlannedRun;
-    use super::super::run::{Run, RunResult, Work};
-    use super::super::sampler::Memory;
+    use super::super::run::{Run, RunResult, WorkDone};
+    use super::super::sampler::MemoryFigures;
     use super::*;
 
-    const SOME: Setup =
-        Setup { version: VERSION, size: 1, seconds: 2, lead_in: 3, slices: 6, rate: 4, seed: 5 };
+    const SOME: FolderSettings = FolderSettings {
+        version: PLAN_VERSION,
+        size: 1,
+        seconds: 2,
+        lead_in: 3,
+        slices: 6,
+        rate: 4,
+        seed: 5,
+    };
 
     fn run(repetition: u32, ok: bool) -> Run {
         let figures = RunResult {
-            work: Work::Seconds(1.5),
+            work: WorkDone::Seconds(1.5),
             sliced: None,
             seconds: 1.5,
-            memory: Memory::default(),
+            memory: MemoryFigures::default(),
             major_faults: 3,
             stalls: 0,
             pressure: 0.0,
@@ -173,15 +180,15 @@ mod tests {
     #[test]
     fn goes_on_where_it_was_broken_off() {
         let dir = tempfile::tempdir().unwrap();
-        let mut folder: Folder<Run> = Folder::open(dir.path(), &SOME).unwrap();
+        let mut folder: ResultsFolder<Run> = ResultsFolder::open(dir.path(), &SOME).unwrap();
         folder.add(run(0, true)).unwrap();
         folder.add(run(1, false)).unwrap();
         let mut file = OpenOptions::new().append(true).open(dir.path().join(Run::FILE)).unwrap();
         file.write_all(b"{\"workload\":\"a\",\"config\":\"prcl\",\"repe").unwrap();
-        let mut folder: Folder<Run> = Folder::open(dir.path(), &SOME).unwrap();
+        let mut folder: ResultsFolder<Run> = ResultsFolder::open(dir.path(), &SOME).unwrap();
         assert!(folder.has(turn(0)) && !folder.has(turn(1)) && !folder.has(turn(2)));
         folder.add(run(1, true)).unwrap();
-        let folder: Folder<Run> = Folder::read(dir.path()).unwrap();
+        let folder: ResultsFolder<Run> = ResultsFolder::read(dir.path()).unwrap();
         assert!(folder.has(turn(1)));
         assert_eq!(folder.last(), [&run(0, true), &run(1, true)]);
     }
@@ -189,10 +196,10 @@ mod tests {
     #[test]
     fn another_setup_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        Folder::<Run>::open(dir.path(), &SOME).unwrap();
-        let other = Setup { size: 7, ..SOME };
-        let why = Folder::<Run>::open(dir.path(), &other).unwrap_err().to_string();
+        ResultsFolder::<Run>::open(dir.path(), &SOME).unwrap();
+        let other = FolderSettings { size: 7, ..SOME };
+        let why = ResultsFolder::<Run>::open(dir.path(), &other).unwrap_err().to_string();
         assert!(why.contains("another setup"), "{why}");
-        assert!(Folder::<Run>::read(&dir.path().join("none")).is_err());
+        assert!(ResultsFolder::<Run>::read(&dir.path().join("none")).is_err());
     }
 }

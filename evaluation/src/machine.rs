@@ -81,7 +81,7 @@ pub fn compressed(root: &Path, device: &str) -> Result<Compressed> {
 
 /// Counters of the kernel since boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct KernelCounters {
     /// major faults, which wait for swap or a disk
     pub major_faults: u64,
     /// allocations with direct reclaim
@@ -90,14 +90,14 @@ pub struct Counts {
     pub pressure: u64,
 }
 
-impl Counts {
+impl KernelCounters {
     /// The present values. If the kernel does not count pressure, that is 0.
     pub fn read(root: &Path) -> Result<Self> {
         let vm = proc::vmstat(root)?;
         let of = |name: &str| vm.get(name).copied().unwrap_or(0);
         let stalls = vm.iter().filter(|(name, _)| name.starts_with("allocstall")).map(|(_, n)| n);
         let pressure = machine_pressure(root).map_or(0, |p| p.some.total.as_micros());
-        Ok(Counts {
+        Ok(KernelCounters {
             major_faults: of("pgmajfault"),
             stalls: stalls.sum(),
             pressure: u64::try_from(pressure).unwrap_or(u64::MAX),
@@ -105,8 +105,8 @@ impl Counts {
     }
 
     /// The sum of both.
-    pub fn and(self, more: Counts) -> Counts {
-        Counts {
+    pub fn and(self, more: KernelCounters) -> KernelCounters {
+        KernelCounters {
             major_faults: self.major_faults + more.major_faults,
             stalls: self.stalls + more.stalls,
             pressure: self.pressure + more.pressure,
@@ -114,8 +114,8 @@ impl Counts {
     }
 
     /// The increase since `before`.
-    pub fn since(self, before: Counts) -> Counts {
-        Counts {
+    pub fn since(self, before: KernelCounters) -> KernelCounters {
+        KernelCounters {
             major_faults: self.major_faults.saturating_sub(before.major_faults),
             stalls: self.stalls.saturating_sub(before.stalls),
             pressure: self.pressure.saturating_sub(before.pressure),
@@ -155,11 +155,11 @@ mod tests {
             ("proc/vmstat", "pgmajfault 7\nallocstall_normal 2\nallocstall_movable 3\n"),
             ("sys/block/zram4/mm_stat", "1000 200 300 0 300 0 0 0 0\n"),
         ]);
-        let counts = Counts::read(root.path()).unwrap();
-        assert_eq!(counts, Counts { major_faults: 7, stalls: 5, pressure: 0 });
-        let later = Counts { stalls: 9, ..counts };
+        let counts = KernelCounters::read(root.path()).unwrap();
+        assert_eq!(counts, KernelCounters { major_faults: 7, stalls: 5, pressure: 0 });
+        let later = KernelCounters { stalls: 9, ..counts };
         let since = later.since(counts);
-        assert_eq!(since, Counts { stalls: 4, ..Counts::default() });
+        assert_eq!(since, KernelCounters { stalls: 4, ..KernelCounters::default() });
         assert_eq!(counts.and(since), later);
         let zram = compressed(root.path(), "zram4").unwrap();
         assert_eq!(zram, Compressed { held: 1000, used: 300 });

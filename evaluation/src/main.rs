@@ -10,16 +10,16 @@ use clap::{Args, Parser};
 use isotherm_bench::output::save_json;
 use isotherm_bench::program;
 use isotherm_evaluation::config::Config;
-use isotherm_evaluation::folder::{Folder, Outcome, Setup, VERSION};
-use isotherm_evaluation::names::Names;
+use isotherm_evaluation::folder::{FolderSettings, PLAN_VERSION, ResultsFolder, RunOutcome};
+use isotherm_evaluation::names::NameList;
 use isotherm_evaluation::one::one;
-use isotherm_evaluation::pace::Pace;
+use isotherm_evaluation::pace::RemainingTime;
 use isotherm_evaluation::plan::{PlannedRun, turns};
 use isotherm_evaluation::results::Results;
 use isotherm_evaluation::run::Run;
 use isotherm_evaluation::slices::SLICE;
 use isotherm_evaluation::stop::Stop;
-use isotherm_evaluation::table::Form;
+use isotherm_evaluation::table::TableFormat;
 use isotherm_evaluation::verdict::Verdict;
 use isotherm_evaluation::verdicts::{BY_QUOTAS, verdicts};
 use isotherm_evaluation::workload::{Keys, Length, NAMES, Redis, find, kernel, strider};
@@ -33,10 +33,10 @@ struct Options {
     /// Use these configurations: orig, rec, thp, ethp, prcl, 10ms, 50ms, 200ms, 10ms-oldest and so on
     /// [default: all]
     #[arg(long, value_name = "NAMES")]
-    configs: Option<Names<Config>>,
+    configs: Option<NameList<Config>>,
     /// Run these workloads, or a FILE.toml [default: all]
     #[arg(long, value_name = "NAMES")]
-    workloads: Option<Names<String>>,
+    workloads: Option<NameList<String>>,
     /// Number of repetitions
     #[arg(long, default_value_t = 5)]
     times: u32,
@@ -125,11 +125,11 @@ struct OutputOptions {
 
 /// The requested work.
 enum Task {
-    Report(Setup, Folder<Run>),
-    Pressure(Setup),
+    Report(FolderSettings, ResultsFolder<Run>),
+    Pressure(FolderSettings),
     /// `None`: only print
-    Locked(Option<Setup>, Folder<locked::Run>),
-    Runs(Setup, Folder<Run>),
+    Locked(Option<FolderSettings>, ResultsFolder<locked::LockedRun>),
+    Runs(FolderSettings, ResultsFolder<Run>),
 }
 
 fn main() -> ExitCode {
@@ -156,9 +156,9 @@ fn failed(why: &anyhow::Error, status: u8) -> ExitCode {
 fn task(o: &Options) -> Result<Task> {
     if let Some(folder) = &o.output.report {
         if o.locked {
-            return Ok(Task::Locked(None, Folder::read(folder)?));
+            return Ok(Task::Locked(None, ResultsFolder::read(folder)?));
         }
-        return Ok(Task::Report(Setup::read(folder)?, Folder::read(folder)?));
+        return Ok(Task::Report(FolderSettings::read(folder)?, ResultsFolder::read(folder)?));
     }
     ensure!(geteuid().is_root(), "this program makes swap and observes processes: run it as root");
     ensure!((1..=1000).contains(&o.times), "{} times: choose 1 to 1000", o.times);
@@ -168,11 +168,11 @@ fn task(o: &Options) -> Result<Task> {
         return Ok(Task::Pressure(setup));
     }
     if o.locked {
-        let folder = Folder::open(&o.out, &setup)?;
+        let folder = ResultsFolder::open(&o.out, &setup)?;
         return Ok(Task::Locked(Some(setup), folder));
     }
     o.workloads().iter().try_for_each(|name| find(name, &setup).map(drop))?;
-    let folder = Folder::open(&o.out, &setup)?;
+    let folder = ResultsFolder::open(&o.out, &setup)?;
     Ok(Task::Runs(setup, folder))
 }
 
@@ -190,7 +190,7 @@ fn done(o: &Options, task: Task) -> Result<()> {
 }
 
 impl Size {
-    fn checked(&self) -> Result<Setup> {
+    fn checked(&self) -> Result<FolderSettings> {
         let Size { size, seconds, lead_in, slices, rate, seed } = *self;
         ensure!((16..=1 << 16).contains(&size), "a size of {size} MiB: choose 16 to 65536");
         ensure!((2..=3600).contains(&seconds), "{seconds} s: choose 2 to 3600");
@@ -198,12 +198,12 @@ impl Size {
         let even = (2..=1000).contains(&slices) && slices % 2 == 0;
         ensure!(even, "{slices} slices: choose an even number of 2 to 1000");
         ensure!((1..=10_000_000).contains(&rate), "{rate} requests a second: choose 1 to 10000000");
-        Ok(Setup { version: VERSION, size, seconds, lead_in, slices, rate, seed })
+        Ok(FolderSettings { version: PLAN_VERSION, size, seconds, lead_in, slices, rate, seed })
     }
 }
 
 /// Runs everything that is not finished yet. Notes a failure, and continues.
-fn run_all(o: &Options, setup: &Setup, folder: &mut Folder<Run>) -> Result<()> {
+fn run_all(o: &Options, setup: &FolderSettings, folder: &mut ResultsFolder<Run>) -> Result<()> {
     let stop = Stop::at_signals()?;
     let found: Result<Vec<_>> = o.workloads().iter().map(|name| find(name, setup)).collect();
     let found = found?;
@@ -220,7 +220,7 @@ fn run_all(o: &Options, setup: &Setup, folder: &mut Folder<Run>) -> Result<()> {
             turn.config.turns(setup.slices).map_or(Duration::ZERO, |_| SLICE * setup.slices);
         length(turn.config).lead_in + measured.max(sliced)
     });
-    let mut pace = Pace::new(lengths);
+    let mut pace = RemainingTime::new(lengths);
     eprintln!("{} runs, {} of them are there: {}", all.len(), all.len() - left.len(), pace.left());
     eprintln!("if this program is killed (SIGKILL), restore by hand: {}", how_to_restore());
     for turn in left {
@@ -238,8 +238,8 @@ fn run_all(o: &Options, setup: &Setup, folder: &mut Folder<Run>) -> Result<()> {
     Ok(())
 }
 
-fn short_of_memory(o: &Options, setup: &Setup) -> Result<()> {
-    let Setup { size, rate, seed, .. } = *setup;
+fn short_of_memory(o: &Options, setup: &FolderSettings) -> Result<()> {
+    let FolderSettings { size, rate, seed, .. } = *setup;
     let redis = Redis { keys: Keys::Together, bytes: size << 20, rate, seed };
     eprintln!(
         "{} runs of about 100 s; if this program is killed (SIGKILL), restore by hand: {}",
@@ -254,8 +254,8 @@ fn short_of_memory(o: &Options, setup: &Setup) -> Result<()> {
 /// Runs programs with less memory than they use, and prints all results of the folder.
 fn with_locked_memory(
     o: &Options,
-    setup: Option<&Setup>,
-    folder: &mut Folder<locked::Run>,
+    setup: Option<&FolderSettings>,
+    folder: &mut ResultsFolder<locked::LockedRun>,
 ) -> Result<()> {
     if let Some(setup) = setup {
         eprintln!(
@@ -290,11 +290,11 @@ fn how_to_restore() -> String {
 }
 
 impl OutputOptions {
-    fn form(&self) -> Form {
-        if self.markdown { Form::Markdown } else { Form::Text }
+    fn form(&self) -> TableFormat {
+        if self.markdown { TableFormat::Markdown } else { TableFormat::Text }
     }
 
-    fn report(&self, setup: &Setup, folder: &Folder<Run>) -> Result<()> {
+    fn report(&self, setup: &FolderSettings, folder: &ResultsFolder<Run>) -> Result<()> {
         let runs = folder.last();
         if let Some(path) = &self.json {
             let all = serde_json::json!({ "setup": setup, "runs": runs });

@@ -4,9 +4,9 @@ use std::str::FromStr;
 
 /// Names with commas between them, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Names<T>(pub Vec<T>);
+pub struct NameList<T>(pub Vec<T>);
 
-impl<T: FromStr + PartialEq> FromStr for Names<T> {
+impl<T: FromStr + PartialEq> FromStr for NameList<T> {
     type Err = T::Err;
 
     fn from_str(text: &str) -> Result<Self, T::Err> {
@@ -17,7 +17,7 @@ impl<T: FromStr + PartialEq> FromStr for Names<T> {
                 all.push(name);
             }
         }
-        Ok(Names(all))
+        Ok(NameList(all))
     }
 }
 
@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn each_is_there_once() {
-        assert_eq!("3,1,3,2,1".parse(), Ok(Names(vec![3, 1, 2])));
-        assert!("3,,1".parse::<Names<u32>>().is_err());
+        assert_eq!("3,1,3,2,1".parse(), Ok(NameList(vec![3, 1, 2])));
+        assert!("3,,1".parse::<NameList<u32>>().is_err());
     }
 }

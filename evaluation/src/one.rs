@@ -8,11 +8,11 @@ use isotherm_linux::swap::Swap;
 
 use super::beside::Companion;
 use super::config::Config;
-use super::machine::{Counts, HugePages, drop_caches, used};
+use super::machine::{HugePages, KernelCounters, drop_caches, used};
 use super::run::RunResult;
-use super::sampler::{Memory, SampledProcesses, Sampler};
+use super::sampler::{MemoryFigures, SampledProcesses, Sampler};
 use super::stop::Stop;
-use super::watching::{Mark, Watching};
+use super::watching::{UsageMark, Watching};
 use super::workload::{Length, Workload};
 
 /// Size of swap beyond the workload's memory, in bytes.
@@ -21,24 +21,24 @@ const SPARE: u64 = 256 << 20;
 /// The start or end of the measurement, with the counters at that time.
 struct Moment {
     at: Instant,
-    counts: Counts,
+    counts: KernelCounters,
     samples: usize,
-    mark: Option<Mark>,
+    mark: Option<UsageMark>,
 }
 
 /// Interval between checks, because a process that has just ended takes a while to free its memory.
-const LOOK: Duration = Duration::from_millis(300);
+const CHECK_INTERVAL: Duration = Duration::from_millis(300);
 const MAX_LOOKS: u32 = 20;
 /// Changes below this amount happen all the time, in bytes.
-const STEADY: u64 = 4 << 20;
+const STEADY_BYTES: u64 = 4 << 20;
 
 /// The memory in use, once it hardly changes any more.
 fn settled(root: &Path, stop: &Stop) -> Result<u64> {
     let mut before = used(root)?;
     for _ in 0..MAX_LOOKS {
-        stop.sleep(LOOK)?;
+        stop.sleep(CHECK_INTERVAL)?;
         let now = used(root)?;
-        if now.abs_diff(before) < STEADY {
+        if now.abs_diff(before) < STEADY_BYTES {
             return Ok(now);
         }
         before = now;
@@ -68,7 +68,7 @@ pub fn one(
     let sampler = Sampler::start(watched);
     let now = || -> Result<Moment> {
         let mark = watching.as_ref().map(Watching::mark).transpose()?;
-        let (counts, samples) = (Counts::read(root)?, sampler.len());
+        let (counts, samples) = (KernelCounters::read(root)?, sampler.len());
         Ok(Moment { at: Instant::now(), counts, samples, mark })
     };
     let mut moments = Vec::new();
@@ -88,7 +88,7 @@ pub fn one(
         watching.as_ref().zip(marks).map(|(w, (from, to))| w.between(from, to)).transpose()?;
     let counts = end.counts.since(begin.counts);
     let memory = sampler.mean(begin.samples..end.samples);
-    let memory = Memory { used: memory.used - done.apart as f64, ..memory };
+    let memory = MemoryFigures { used: memory.used - done.apart as f64, ..memory };
     drop(sampler);
     running.finish()?;
     watching.map_or(Ok(()), Watching::end)?;

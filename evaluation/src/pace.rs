@@ -8,7 +8,7 @@ const START: Duration = Duration::from_secs(8);
 
 /// Estimates the remaining time from the expected durations and the progress so far.
 #[derive(Debug)]
-pub struct Pace {
+pub struct RemainingTime {
     begin: Instant,
     /// expected duration of the completed runs
     done: Duration,
@@ -16,11 +16,11 @@ pub struct Pace {
     left: VecDeque<Duration>,
 }
 
-impl Pace {
+impl RemainingTime {
     /// For runs with these durations, without their start.
     pub fn new(lengths: impl Iterator<Item = Duration>) -> Self {
         let left = lengths.map(|length| length + START).collect();
-        Pace { begin: Instant::now(), done: Duration::ZERO, left }
+        RemainingTime { begin: Instant::now(), done: Duration::ZERO, left }
     }
 
     /// Marks the next run as completed.
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn what_is_done_is_not_left() {
-        let mut pace = Pace::new([52, 112].map(Duration::from_secs).into_iter());
+        let mut pace = RemainingTime::new([52, 112].map(Duration::from_secs).into_iter());
         assert_eq!(pace.left(), "2 left, about 3 minutes");
         pace.step();
         assert!(pace.left().starts_with("1 left"));

@@ -13,11 +13,11 @@ use isotherm_linux::sys::Arena;
 use rustix::process::Signal;
 
 use super::latency::{Latencies, Latency};
-use super::machine::Counts;
-use super::process::{Process, ProcessCpus, command};
+use super::machine::KernelCounters;
+use super::process::{ChildProcess, ProcessCpus, command};
 use super::statistics::mean;
 use super::stop::Stop;
-use super::table::{Table, number};
+use super::table::{TextTable, number};
 use super::watching::Watching;
 use super::workload::{Redis, Running, Server};
 use isotherm_bench::limited::Limited;
@@ -29,8 +29,8 @@ const BURSTS: u32 = 6;
 /// Pause between bursts, so that newly written values are cold by the next burst.
 const BETWEEN: Duration = Duration::from_secs(12);
 /// Latencies count from 1 s before a burst until this long after its start.
-const COUNTED: Duration = Duration::from_secs(4);
-const BEFORE: Duration = Duration::from_secs(1);
+const COUNTED_AFTER: Duration = Duration::from_secs(4);
+const COUNTED_BEFORE: Duration = Duration::from_secs(1);
 /// Reclaims memory that is idle for 5 s, for at most 1/5 of the time.
 const RECLAIM: [&str; 11] = [
     "reclaim",
@@ -56,11 +56,11 @@ pub struct BurstResults {
     /// how often the limit was reached during bursts
     reached: u64,
     /// counters of the machine during bursts
-    counts: Counts,
+    counts: KernelCounters,
 }
 
 /// Runs it `times` times each with and without reclaim, alternately.
-pub fn pressure(redis: &Redis, times: u32, stop: &Stop) -> Result<Table> {
+pub fn pressure(redis: &Redis, times: u32, stop: &Stop) -> Result<TextTable> {
     let mut rows = Vec::new();
     for i in 0..times {
         for reclaim in if i % 2 == 0 { [false, true] } else { [true, false] } {
@@ -82,7 +82,7 @@ pub fn pressure(redis: &Redis, times: u32, stop: &Stop) -> Result<Table> {
         "major faults",
         "waiting for memory, ms",
     ];
-    Ok(Table {
+    Ok(TextTable {
         title: format!("{BURSTS} bursts of an eighth of redis' memory, while memory is short"),
         head: head.map(str::to_owned).to_vec(),
         rows: rows.into_iter().map(|(_, row)| row).collect(),
@@ -119,17 +119,17 @@ fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<BurstResults> {
         // Values that are written again are resident again, and then become idle.
         server.set_anew(eighth * (burst % 8), eighth)?;
         server.open_loop(BETWEEN, &mut Latencies::new()?, stop)?;
-        let (counts, reached) = (Counts::read(Path::new("/"))?, group.times_reached()?);
+        let (counts, reached) = (KernelCounters::read(Path::new("/"))?, group.times_reached()?);
         let allocating = std::thread::scope(|scope| {
             let allocating = scope.spawn(|| {
-                std::thread::sleep(BEFORE);
+                std::thread::sleep(COUNTED_BEFORE);
                 allocate(&group, redis.bytes / 8, place.path(), stop)
             });
-            server.open_loop(COUNTED, &mut seen, stop)?;
+            server.open_loop(COUNTED_AFTER, &mut seen, stop)?;
             allocating.join().map_err(|_| anyhow::anyhow!("the burst has panicked"))?
         })?;
         results.bursts.push(allocating);
-        let since = Counts::read(Path::new("/"))?.since(counts);
+        let since = KernelCounters::read(Path::new("/"))?.since(counts);
         results.counts = results.counts.and(since);
         results.reached += group.times_reached()?.saturating_sub(reached);
     }
@@ -149,7 +149,7 @@ fn allocate(group: &Limited, bytes: u64, place: &Path, stop: &Stop) -> Result<f6
     let took = place.join("took");
     let mut command = command(ProcessCpus::Beside, std::env::current_exe()?)?;
     command.arg(ARGUMENT).arg(bytes.to_string()).arg(group.dir()).stdout(File::create(&took)?);
-    let mut process = Process::start("the burst", &mut command, Signal::KILL)?;
+    let mut process = ChildProcess::start("the burst", &mut command, Signal::KILL)?;
     process.wait(stop, Duration::from_secs(60))?;
     read_to_string(&took)?.trim().parse().context("the burst did not report how long it took")
 }

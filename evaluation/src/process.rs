@@ -46,7 +46,7 @@ pub fn command(cpus: ProcessCpus, program: impl AsRef<OsStr>) -> Result<Command>
 
 /// A process, ended when dropped.
 #[derive(Debug)]
-pub struct Process {
+pub struct ChildProcess {
     child: Child,
     name: String,
     /// signal that asks it to end
@@ -55,16 +55,16 @@ pub struct Process {
     group: bool,
 }
 
-impl Process {
+impl ChildProcess {
     /// Starts it.
     pub fn start(name: &str, command: &mut Command, by: Signal) -> Result<Self> {
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-        Ok(Process { child, name: name.to_owned(), by, group: false })
+        Ok(ChildProcess { child, name: name.to_owned(), by, group: false })
     }
 
     /// Starts it in its own process group. Its descendants in that group end with it.
     pub fn start_group(name: &str, command: &mut Command, by: Signal) -> Result<Self> {
-        let mut process = Process::start(name, command.process_group(0), by)?;
+        let mut process = ChildProcess::start(name, command.process_group(0), by)?;
         process.group = true;
         Ok(process)
     }
@@ -158,7 +158,7 @@ fn has_ended(child: Pid) -> bool {
     matches!(waitid(WaitId::Pid(child), how), Ok(Some(_)))
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         let _ = self.end();
     }
@@ -168,7 +168,7 @@ impl Drop for Process {
 pub fn run(name: &str, command: &mut Command, stop: &Stop, most: Duration) -> Result<()> {
     let said = tempfile::NamedTempFile::new()?;
     command.stdout(Stdio::null()).stderr(said.reopen()?);
-    let done = Process::start(name, command, Signal::TERM)?.wait(stop, most);
+    let done = ChildProcess::start(name, command, Signal::TERM)?.wait(stop, most);
     done.with_context(|| last_words(said.path()))
 }
 
@@ -203,7 +203,7 @@ mod tests {
         for script in ["sleep 1000 & echo $!", "sleep 1000 & echo $!; exec sleep 1000"] {
             let mut command = Command::new("sh");
             command.args(["-c", script]).stdout(Stdio::piped());
-            let mut process = Process::start_group("sh", &mut command, Signal::TERM).unwrap();
+            let mut process = ChildProcess::start_group("sh", &mut command, Signal::TERM).unwrap();
             let mut line = String::new();
             BufReader::new(process.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
             let below: i32 = line.trim().parse().unwrap();
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn one_that_is_stopped_ends_as_well() {
         let mut process =
-            Process::start("sleep", Command::new("sleep").arg("1000"), Signal::TERM).unwrap();
+            ChildProcess::start("sleep", Command::new("sleep").arg("1000"), Signal::TERM).unwrap();
         process.signal(Signal::STOP).unwrap();
         let state = || read_to_string(format!("/proc/{}/stat", process.pid())).unwrap();
         while !state().contains(") T ") {

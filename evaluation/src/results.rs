@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::config::Config;
 use super::estimate::Estimate;
-use super::run::{Run, RunResult, Work};
-use super::slices::{Pair, less_work, slowdown};
+use super::run::{Run, RunResult, WorkDone};
+use super::slices::{SlicePair, less_work, slowdown};
 use super::statistics::mean;
 use super::workload::FOR_HUGE_PAGES;
 
@@ -85,8 +85,8 @@ impl<'a> Results<'a> {
             return of_slices;
         }
         let time: Figure = |f| match f.work {
-            Work::Seconds(seconds) => Some(seconds),
-            Work::PerSecond(rate) => (rate > 0.0).then(|| 1.0 / rate),
+            WorkDone::Seconds(seconds) => Some(seconds),
+            WorkDone::PerSecond(rate) => (rate > 0.0).then(|| 1.0 / rate),
         };
         self.more(workload, config, time)
     }
@@ -99,8 +99,8 @@ impl<'a> Results<'a> {
             return of_slices;
         }
         let rate: Figure = |f| match f.work {
-            Work::Seconds(_) => None,
-            Work::PerSecond(rate) => Some(rate),
+            WorkDone::Seconds(_) => None,
+            WorkDone::PerSecond(rate) => Some(rate),
         };
         let more = self.more(workload, config, rate)?;
         Some(Estimate { value: -more.value, ..more })
@@ -112,7 +112,7 @@ impl<'a> Results<'a> {
         &self,
         workload: &str,
         config: Config,
-        of: fn(&[Pair]) -> Option<Estimate>,
+        of: fn(&[SlicePair]) -> Option<Estimate>,
     ) -> Option<Estimate> {
         let sliced = self.repetitions(workload, config).filter_map(|f| f.sliced.as_ref());
         Estimate::of_estimates(&sliced.filter_map(|s| of(&s.pairs)).collect::<Vec<_>>())
@@ -168,13 +168,13 @@ pub fn with_swap(f: &RunResult) -> Option<f64> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::sampler::Memory;
+    use super::super::sampler::MemoryFigures;
     use super::super::slices::{Slice, Sliced};
     use super::*;
 
     /// A run with this work, and so many bytes resident and in swap.
-    pub fn run(workload: &str, config: Config, work: Work, resident: f64, zram: f64) -> Run {
-        let memory = Memory { used: resident, resident, held: 3.0 * zram, zram };
+    pub fn run(workload: &str, config: Config, work: WorkDone, resident: f64, zram: f64) -> Run {
+        let memory = MemoryFigures { used: resident, resident, held: 3.0 * zram, zram };
         let outcome = Ok(RunResult {
             work,
             sliced: None,
@@ -194,10 +194,10 @@ pub(super) mod tests {
     #[test]
     fn time_and_rate_slow_down_alike() {
         let runs = [
-            run("time", Config::Orig, Work::Seconds(10.0), 1.0, 0.0),
-            run("time", Config::Prcl, Work::Seconds(12.5), 1.0, 0.0),
-            run("rate", Config::Orig, Work::PerSecond(100.0), 1.0, 0.0),
-            run("rate", Config::Prcl, Work::PerSecond(80.0), 1.0, 0.0),
+            run("time", Config::Orig, WorkDone::Seconds(10.0), 1.0, 0.0),
+            run("time", Config::Prcl, WorkDone::Seconds(12.5), 1.0, 0.0),
+            run("rate", Config::Orig, WorkDone::PerSecond(100.0), 1.0, 0.0),
+            run("rate", Config::Prcl, WorkDone::PerSecond(80.0), 1.0, 0.0),
         ];
         let results = Results::of(runs.iter().collect());
         for workload in results.workloads() {
@@ -230,7 +230,7 @@ pub(super) mod tests {
         let mut runs = Vec::new();
         for (repetition, (orig, prcl)) in (0..).zip(rates) {
             for (config, rate) in [(Config::Orig, orig), (Config::Prcl, prcl)] {
-                let work = Work::PerSecond(rate);
+                let work = WorkDone::PerSecond(rate);
                 runs.push(Run { repetition, ..run("a", config, work, 1.0, 0.0) });
             }
         }
@@ -241,9 +241,9 @@ pub(super) mod tests {
     #[test]
     fn who_takes_turns_is_held_against_itself() {
         let mut runs = [
-            run("a", Config::Orig, Work::PerSecond(100.0), 1.0, 0.0),
-            run("a", Config::Rec, Work::PerSecond(80.0), 1.0, 0.0),
-            run("a", Config::Rec, Work::PerSecond(40.0), 1.0, 0.0),
+            run("a", Config::Orig, WorkDone::PerSecond(100.0), 1.0, 0.0),
+            run("a", Config::Rec, WorkDone::PerSecond(80.0), 1.0, 0.0),
+            run("a", Config::Rec, WorkDone::PerSecond(40.0), 1.0, 0.0),
         ];
         for (run, watched) in runs.iter_mut().skip(1).zip([80.0, 40.0]) {
             let slice = |watched, found| Slice { watched, found };
@@ -261,7 +261,7 @@ pub(super) mod tests {
     /// Each repetition differs from the others by far more than its pairs differ from each other.
     #[test]
     fn pairs_of_one_repetition_are_not_independent() {
-        let one = run("a", Config::Rec, Work::PerSecond(100.0), 1.0, 0.0);
+        let one = run("a", Config::Rec, WorkDone::PerSecond(100.0), 1.0, 0.0);
         let mut runs = [0, 1, 2].map(|repetition| Run { repetition, ..one.clone() });
         for (run, alone) in runs.iter_mut().zip([98.0, 100.0, 102.0]) {
             let slice = |watched, found| Slice { watched, found };
@@ -280,8 +280,8 @@ pub(super) mod tests {
     #[test]
     fn saved_is_without_what_swap_takes() {
         let runs = [
-            run("a", Config::Orig, Work::Seconds(1.0), 1000.0, 0.0),
-            run("a", Config::Prcl, Work::Seconds(1.0), 100.0, 300.0),
+            run("a", Config::Orig, WorkDone::Seconds(1.0), 1000.0, 0.0),
+            run("a", Config::Prcl, WorkDone::Seconds(1.0), 100.0, 300.0),
         ];
         let saved = Results::of(runs.iter().collect()).saved("a", Config::Prcl).unwrap();
         assert!((saved - 60.0).abs() < 1e-9, "{saved}");
@@ -290,8 +290,8 @@ pub(super) mod tests {
     #[test]
     fn what_failed_is_reported_and_does_not_count() {
         let mut runs = [
-            run("a", Config::Orig, Work::Seconds(1.0), 1.0, 0.0),
-            run("a", Config::Orig, Work::Seconds(9.0), 1.0, 0.0),
+            run("a", Config::Orig, WorkDone::Seconds(1.0), 1.0, 0.0),
+            run("a", Config::Orig, WorkDone::Seconds(9.0), 1.0, 0.0),
         ];
         runs[1].outcome = Err("it was so".to_owned());
         let results = Results::of(runs.iter().collect());

@@ -3,26 +3,26 @@
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
-use super::folder::Outcome;
+use super::folder::RunOutcome;
 use super::latency::Latency;
 use super::plan::PlannedRun;
-use super::sampler::Memory;
+use super::sampler::MemoryFigures;
 use super::slices::Sliced;
 
 /// The work that was done.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub enum Work {
+pub enum WorkDone {
     /// a fixed amount of work, in this many seconds
     Seconds(f64),
     /// amount of work per second
     PerSecond(f64),
 }
 
-impl Work {
+impl WorkDone {
     /// The number, in either unit.
     pub fn number(self) -> f64 {
         match self {
-            Work::Seconds(n) | Work::PerSecond(n) => n,
+            WorkDone::Seconds(n) | WorkDone::PerSecond(n) => n,
         }
     }
 }
@@ -43,14 +43,14 @@ pub struct Windows {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     /// work, as the workload counts it
-    pub work: Work,
+    pub work: WorkDone,
     /// results if isotherm alternated between work and rest; `work` is then that with isotherm at work
     #[serde(default)]
     pub sliced: Option<Sliced>,
     /// duration of the measurement
     pub seconds: f64,
     /// mean of the samples
-    pub memory: Memory,
+    pub memory: MemoryFigures,
     /// major faults (they wait for swap or a disk), of the whole machine
     pub major_faults: u64,
     /// allocations with direct reclaim, of the whole machine
@@ -80,7 +80,7 @@ pub struct Run {
     pub outcome: Result<RunResult, String>,
 }
 
-impl Outcome for Run {
+impl RunOutcome for Run {
     type Turn<'a> = PlannedRun<'a>;
     const FILE: &'static str = "runs.jsonl";
 

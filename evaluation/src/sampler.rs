@@ -17,7 +17,7 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// Memory in bytes, at a time or as a mean.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct MemoryFigures {
     /// memory in use on the machine, minus that before the run
     pub used: f64,
     /// resident memory of all processes of the workload: anonymous memory of each, plus shared memory and
@@ -43,7 +43,7 @@ pub struct SampledProcesses {
 /// Takes samples until it is dropped.
 #[derive(Debug)]
 pub struct Sampler {
-    taken: Arc<Mutex<Vec<Memory>>>,
+    taken: Arc<Mutex<Vec<MemoryFigures>>>,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -79,7 +79,7 @@ impl Sampler {
     }
 
     /// The mean of the samples with these indices; if there are none, the last sample before them.
-    pub fn mean(&self, which: Range<usize>) -> Memory {
+    pub fn mean(&self, which: Range<usize>) -> MemoryFigures {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let known = taken.get(..which.end.min(taken.len())).unwrap_or_default();
         let counted = known.get(which.start..).filter(|rest| !rest.is_empty());
@@ -96,11 +96,11 @@ impl Drop for Sampler {
 
 impl SampledProcesses {
     /// `None` once its processes have ended.
-    fn sample(&self) -> Option<Memory> {
+    fn sample(&self) -> Option<MemoryFigures> {
         let root = Path::new("/");
         let resident = resident_of(root, self.pid);
         let (used, zram) = (used(root).ok()?, compressed(root, &self.device).ok()?);
-        (resident > 0).then_some(Memory {
+        (resident > 0).then_some(MemoryFigures {
             used: used as f64 - self.before as f64,
             resident: resident as f64,
             held: zram.held as f64,
@@ -131,10 +131,10 @@ fn resident_of(root: &Path, pid: i32) -> u64 {
     own + common
 }
 
-fn mean(samples: &[Memory]) -> Memory {
+fn mean(samples: &[MemoryFigures]) -> MemoryFigures {
     let n = samples.len().max(1) as f64;
-    let of = |figure: fn(&Memory) -> f64| samples.iter().map(figure).sum::<f64>() / n;
-    Memory {
+    let of = |figure: fn(&MemoryFigures) -> f64| samples.iter().map(figure).sum::<f64>() / n;
+    MemoryFigures {
         used: of(|m| m.used),
         resident: of(|m| m.resident),
         held: of(|m| m.held),
@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn means_by_figure() {
-        let at = |used, resident| Memory { used, resident, ..Memory::default() };
+        let at = |used, resident| MemoryFigures { used, resident, ..MemoryFigures::default() };
         assert_eq!(mean(&[at(1.0, 10.0), at(3.0, 30.0)]), at(2.0, 20.0));
-        assert_eq!(mean(&[]), Memory::default());
+        assert_eq!(mean(&[]), MemoryFigures::default());
     }
 
     /// Counted are those of a parent and of its child, and once only what both share.

@@ -116,7 +116,7 @@ fn over_all_time(speeds: Vec<Slice<f64>>, slices: &[Slice<Speeds>]) -> Vec<Slice
 
 /// Work per second in a slice of each kind, paired in order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Pair {
+pub struct SlicePair {
     /// isotherm at work
     pub watched: f64,
     /// isotherm at rest
@@ -133,42 +133,46 @@ pub struct Sliced {
     /// slowdown in percent, with its standard error over the pairs
     pub slowdown: Estimate,
     /// in order of time
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<SlicePair>,
 }
 
 impl Sliced {
     /// From work per second; `None` if there is no pair, or no work.
     pub fn of(slices: &[Slice<f64>]) -> Option<Self> {
         let of = |watched| slices.iter().filter(move |s| s.watched == watched).map(|s| s.found);
-        let pairs = of(true).zip(of(false)).map(|(watched, alone)| Pair { watched, alone });
-        let pairs: Vec<Pair> = pairs.collect();
+        let pairs = of(true).zip(of(false)).map(|(watched, alone)| SlicePair { watched, alone });
+        let pairs: Vec<SlicePair> = pairs.collect();
         let slowdown = slowdown(&pairs)?;
         let [watched, alone] =
-            [|p: &Pair| p.watched, |p: &Pair| p.alone].map(|of| rate(&pairs, of));
+            [|p: &SlicePair| p.watched, |p: &SlicePair| p.alone].map(|of| rate(&pairs, of));
         Some(Sliced { watched: watched?, alone: alone?, slowdown, pairs })
     }
 }
 
 /// The mean over pairs.
-fn rate(pairs: &[Pair], of: fn(&Pair) -> f64) -> Option<f64> {
+fn rate(pairs: &[SlicePair], of: fn(&SlicePair) -> f64) -> Option<f64> {
     mean(&pairs.iter().map(of).collect::<Vec<_>>())
 }
 
 /// The increase in time for the same work with isotherm at work, in percent; `None` if no work was done with
 /// isotherm at work.
-pub fn slowdown(pairs: &[Pair]) -> Option<Estimate> {
+pub fn slowdown(pairs: &[SlicePair]) -> Option<Estimate> {
     more(pairs, |p| p.alone, |p| p.watched)
 }
 
 /// The decrease in work with isotherm at work, in percent; `None` if no work was done with isotherm at rest.
-pub fn less_work(pairs: &[Pair]) -> Option<Estimate> {
+pub fn less_work(pairs: &[SlicePair]) -> Option<Estimate> {
     let more = more(pairs, |p| p.watched, |p| p.alone)?;
     Some(Estimate { value: -more.value, ..more })
 }
 
 /// The relative increase of one over the other, in percent, from the ratio of their means, with the standard
 /// error of such a ratio (Cochran, Sampling Techniques, 1977, section 6.4), which a single pair does not have.
-fn more(pairs: &[Pair], of: fn(&Pair) -> f64, than: fn(&Pair) -> f64) -> Option<Estimate> {
+fn more(
+    pairs: &[SlicePair],
+    of: fn(&SlicePair) -> f64,
+    than: fn(&SlicePair) -> f64,
+) -> Option<Estimate> {
     let base = rate(pairs, than)?;
     let ratio = (base > 0.0).then_some(rate(pairs, of)? / base)?;
     let n = pairs.len() as f64;
@@ -282,6 +286,6 @@ mod tests {
         let one = sliced(|_, watched| if watched { 50.0 } else { 100.0 }, 2);
         assert_eq!(one.slowdown, Estimate { value: 100.0, error: None });
         assert_eq!(Sliced::of(&[Slice { watched: true, found: 1.0 }]), None);
-        assert_eq!(slowdown(&[Pair { watched: 0.0, alone: 1.0 }]), None);
+        assert_eq!(slowdown(&[SlicePair { watched: 0.0, alone: 1.0 }]), None);
     }
 }

@@ -4,7 +4,7 @@ use isotherm_bench::bootstrap::middle;
 
 /// A figure of several runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Summary {
+pub struct RunStatistics {
     /// how many
     pub count: usize,
     /// average
@@ -18,11 +18,11 @@ pub struct Summary {
 }
 
 /// Sums up; none of no values.
-pub fn summary(values: &[f64]) -> Option<Summary> {
+pub fn summary(values: &[f64]) -> Option<RunStatistics> {
     let mean = mean(values)?;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
     let count = values.len();
-    Some(Summary {
+    Some(RunStatistics {
         count,
         mean,
         stdev: if count > 1 { (squares / (count - 1) as f64).sqrt() } else { 0.0 },

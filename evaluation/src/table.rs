@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// Rows under a head.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table {
+pub struct TextTable {
     /// title
     pub title: String,
     /// names of its columns
@@ -15,19 +15,19 @@ pub struct Table {
 
 /// The format of a printed table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum TableFormat {
     /// columns of equal width
     Text,
     /// as in the documentation
     Markdown,
 }
 
-impl Table {
+impl TextTable {
     /// The table with its title.
-    pub fn print(&self, form: Form) -> String {
+    pub fn print(&self, form: TableFormat) -> String {
         match form {
-            Form::Text => self.text(),
-            Form::Markdown => self.markdown(),
+            TableFormat::Text => self.text(),
+            TableFormat::Markdown => self.markdown(),
         }
     }
 
@@ -74,14 +74,14 @@ mod tests {
     #[test]
     fn both_forms() {
         let cells = |line: [&str; 2]| line.map(str::to_owned).to_vec();
-        let table = Table {
+        let table = TextTable {
             title: "title".to_owned(),
             head: cells(["a", "long"]),
             rows: vec![cells(["longer", &number(Some(1.25), 1)]), cells(["x", &overhead(None)])],
         };
-        assert_eq!(table.print(Form::Text), "title\na       long\nlonger  1.2\nx       -\n");
+        assert_eq!(table.print(TableFormat::Text), "title\na       long\nlonger  1.2\nx       -\n");
         let markdown = "**title**\n\n| a | long |\n|---|---|\n| longer | 1.2 |\n| x | - |\n";
-        assert_eq!(table.print(Form::Markdown), markdown);
+        assert_eq!(table.print(TableFormat::Markdown), markdown);
         assert_eq!(overhead(Some(-1.234)), "(-1.23)");
     }
 }

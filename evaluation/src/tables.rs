@@ -6,7 +6,7 @@ use super::mails::{MAILS, Mail, reclamation};
 use super::results::{Figure, Results};
 use super::run::RunResult;
 use super::statistics::summary;
-use super::table::{Table, number, overhead};
+use super::table::{TextTable, number, overhead};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -19,11 +19,14 @@ const FIGURES: [(&str, Figure, usize); 3] = [
 
 /// Run time, used memory and resident sets under orig, rec, thp, ethp and prcl, with the increase over orig
 /// in percent.
-pub fn columns(results: &Results<'_>) -> Vec<Table> {
+pub fn columns(results: &Results<'_>) -> Vec<TextTable> {
     FIGURES.iter().map(|figure| column_table(results, figure)).collect()
 }
 
-fn column_table(results: &Results<'_>, (name, figure, digits): &(&str, Figure, usize)) -> Table {
+fn column_table(
+    results: &Results<'_>,
+    (name, figure, digits): &(&str, Figure, usize),
+) -> TextTable {
     let configs: Vec<Config> = Config::COLUMNS.into_iter().filter(|c| results.has(*c)).collect();
     let is_work = *name == FIGURES[0].0;
     let row = |name: &str, cell: &dyn Fn(Config) -> String, more: &dyn Fn(Config) -> String| {
@@ -52,11 +55,11 @@ fn column_table(results: &Results<'_>, (name, figure, digits): &(&str, Figure, u
     }
     let more_of = |c: Config| if is_work { c.to_string() } else { "(overhead)".to_owned() };
     let head = row("", &|c| c.to_string(), &more_of);
-    Table { title: (*name).to_owned(), head, rows }
+    TextTable { title: (*name).to_owned(), head, rows }
 }
 
 /// The averages next to those of the mails, in percent.
-pub fn beside_mails(results: &Results<'_>) -> Table {
+pub fn beside_mails(results: &Results<'_>) -> TextTable {
     let configs = &Config::COLUMNS[1..];
     let resident = |c| {
         let each = results.workloads().into_iter();
@@ -81,11 +84,11 @@ pub fn beside_mails(results: &Results<'_>) -> Table {
     }
     let names = configs.iter().map(ToString::to_string).collect();
     let head = [vec![String::new(), "of".to_owned()], names].concat();
-    Table { title: "beside the mails, in percent".to_owned(), head, rows }
+    TextTable { title: "beside the mails, in percent".to_owned(), head, rows }
 }
 
 /// The same figures for all configurations, with the spread of repetitions.
-pub fn spread(results: &Results<'_>) -> Vec<Table> {
+pub fn spread(results: &Results<'_>) -> Vec<TextTable> {
     let head = ["", "configuration", "runs", "average", "stdev", "min", "max"];
     let table = |(name, figure, digits): &(&str, Figure, usize)| {
         let rows = each(results).filter_map(|(w, c)| {
@@ -94,7 +97,7 @@ pub fn spread(results: &Results<'_>) -> Vec<Table> {
             let first = [w.to_owned(), c.to_string(), s.count.to_string()];
             Some(first.into_iter().chain(cells).collect())
         });
-        Table {
+        TextTable {
             title: (*name).to_owned(),
             head: head.map(str::to_owned).to_vec(),
             rows: rows.collect(),
@@ -110,7 +113,7 @@ fn each<'a>(results: &Results<'a>) -> impl Iterator<Item = (&'a str, Config)> {
 }
 
 /// All other figures, one row each.
-pub fn details(results: &Results<'_>) -> Table {
+pub fn details(results: &Results<'_>) -> TextTable {
     let head = [
         "",
         "configuration",
@@ -150,7 +153,7 @@ pub fn details(results: &Results<'_>) -> Table {
             of(|f| (f.memory.held > MIB).then(|| f.memory.held / f.memory.zram.max(1.0)), 2),
         ])
     });
-    Table {
+    TextTable {
         title: "each workload".to_owned(),
         head: head.map(str::to_owned).to_vec(),
         rows: rows.collect(),
@@ -163,7 +166,7 @@ fn faults(f: &RunResult) -> Option<f64> {
 
 /// Proactive reclaim with quotas: averages over all workloads except those for huge pages. The CPU of the
 /// reclaimer in the mails corresponds to all CPU time of isotherm.
-pub fn grid(results: &Results<'_>) -> Table {
+pub fn grid(results: &Results<'_>) -> TextTable {
     let results = results.of_the_grid();
     let head = [
         "time quota",
@@ -204,7 +207,7 @@ pub fn grid(results: &Results<'_>) -> Table {
             percent(reclamation(c).map(|mail| mail.slowdown)),
         ]
     };
-    Table {
+    TextTable {
         title: "proactive reclaim".to_owned(),
         head: head.map(str::to_owned).to_vec(),
         rows: Config::grid().into_iter().filter(|c| results.has(*c)).map(row).collect(),
@@ -214,19 +217,19 @@ pub fn grid(results: &Results<'_>) -> Table {
 #[cfg(test)]
 mod tests {
     use super::super::results::tests::run;
-    use super::super::run::{Run, Work};
-    use super::super::table::Form;
+    use super::super::run::{Run, WorkDone};
+    use super::super::table::TableFormat;
     use super::*;
 
     fn runs() -> Vec<Run> {
         let quota = Config::Quota { ms: 50, prioritised: true };
         vec![
-            run("a", Config::Orig, Work::Seconds(10.0), 100.0 * MIB, 0.0),
-            run("a", Config::Rec, Work::Seconds(10.1), 100.0 * MIB, 0.0),
-            run("a", Config::Prcl, Work::Seconds(11.0), 20.0 * MIB, 20.0 * MIB),
-            run("a", quota, Work::Seconds(10.5), 40.0 * MIB, 10.0 * MIB),
-            run("b", Config::Orig, Work::PerSecond(100.0), 10.0 * MIB, 0.0),
-            run("b", Config::Prcl, Work::PerSecond(100.0), 10.0 * MIB, 0.0),
+            run("a", Config::Orig, WorkDone::Seconds(10.0), 100.0 * MIB, 0.0),
+            run("a", Config::Rec, WorkDone::Seconds(10.1), 100.0 * MIB, 0.0),
+            run("a", Config::Prcl, WorkDone::Seconds(11.0), 20.0 * MIB, 20.0 * MIB),
+            run("a", quota, WorkDone::Seconds(10.5), 40.0 * MIB, 10.0 * MIB),
+            run("b", Config::Orig, WorkDone::PerSecond(100.0), 10.0 * MIB, 0.0),
+            run("b", Config::Prcl, WorkDone::PerSecond(100.0), 10.0 * MIB, 0.0),
         ]
     }
 
@@ -234,14 +237,14 @@ mod tests {
     fn the_form_of_the_mails() {
         let runs = runs();
         let tables = columns(&Results::of(runs.iter().collect()));
-        let text = tables[0].print(Form::Text);
+        let text = tables[0].print(TableFormat::Text);
         let lines: Vec<&str> = text.lines().collect();
         let words = |i: usize| lines[i].split_whitespace().collect::<Vec<_>>();
         assert_eq!(words(1), ["rec", "prcl"]);
         assert_eq!(words(2), ["a", "(1.00)", "(10.00)"]);
         assert_eq!(words(3), ["b", "-", "(0.00)"]);
         assert_eq!(words(4), ["average", "(1.00)", "(5.00)"]);
-        assert!(tables[2].print(Form::Text).contains("(-80.00)"));
+        assert!(tables[2].print(TableFormat::Text).contains("(-80.00)"));
         for table in tables.iter().chain(&spread(&Results::of(runs.iter().collect()))) {
             assert!(table.rows.iter().all(|row| row.len() == table.head.len()), "{table:?}");
         }

@@ -10,7 +10,7 @@ pub const BY_QUOTAS: &str =
     "how much of a quota is used where work suffices, and what goes first: by `quotas`";
 
 /// A gain or a waste below this, in percent, is too small to be kept or removed.
-const NOTHING: f64 = 2.0;
+const NEGLIGIBLE_PERCENT: f64 = 2.0;
 
 /// All bounds.
 pub fn verdicts(results: &Results<'_>) -> Vec<Verdict> {
@@ -93,7 +93,8 @@ fn those<'a>(
 
 fn kept(results: &Results<'_>) -> Verdict {
     let of = |w: &str, c| results.slowdown(w, c);
-    let on = those(results, |w, c| Some(of(w, c)?.value), |slowdown| slowdown < -NOTHING);
+    let on =
+        those(results, |w, c| Some(of(w, c)?.value), |slowdown| slowdown < -NEGLIGIBLE_PERCENT);
     let mean = |c| Estimate::mean(&on.iter().filter_map(|w| of(w, c)).collect::<Vec<_>>());
     let both = mean(Config::Thp).zip(mean(Config::Ethp));
     let share = both.map(|(thp, ethp)| 100.0 * ethp.value / thp.value);
@@ -106,7 +107,8 @@ fn kept(results: &Results<'_>) -> Verdict {
 
 fn removed(results: &Results<'_>) -> Verdict {
     let resident: Figure = |f| Some(f.memory.resident);
-    let on = those(results, |w, c| results.overhead(w, c, resident), |more| more > NOTHING);
+    let on =
+        those(results, |w, c| results.overhead(w, c, resident), |more| more > NEGLIGIBLE_PERCENT);
     let sum = |c| -> f64 { on.iter().filter_map(|w| results.mean(w, c, resident)).sum() };
     let waste = |c| sum(c) - sum(Config::Orig);
     let share = (!on.is_empty()).then(|| 100.0 * (1.0 - waste(Config::Ethp) / waste(Config::Thp)));
@@ -142,7 +144,7 @@ fn best_case(results: &Results<'_>) -> [Verdict; 2] {
 #[cfg(test)]
 mod tests {
     use super::super::results::tests::run;
-    use super::super::run::{Run, RunResult, Windows, Work};
+    use super::super::run::{Run, RunResult, Windows, WorkDone};
     use super::*;
 
     fn found(all: &[Verdict], begin: &str) -> Verdict {
@@ -159,9 +161,9 @@ mod tests {
     #[test]
     fn held_and_broken() {
         let runs = [
-            run("redis-together", Config::Orig, Work::PerSecond(100.0), 100.0, 0.0),
-            run("redis-together", Config::Rec, Work::PerSecond(98.0), 100.0, 0.0),
-            run("redis-together", Config::Prcl, Work::PerSecond(99.0), 10.0, 20.0),
+            run("redis-together", Config::Orig, WorkDone::PerSecond(100.0), 100.0, 0.0),
+            run("redis-together", Config::Rec, WorkDone::PerSecond(98.0), 100.0, 0.0),
+            run("redis-together", Config::Prcl, WorkDone::PerSecond(99.0), 10.0, 20.0),
         ];
         let all = verdicts(&Results::of(runs.iter().collect()));
         assert_eq!(found(&all, "rec").holds(), Some(false));
@@ -173,13 +175,14 @@ mod tests {
 
     #[test]
     fn the_best_case_is_not_slowed_down() {
-        let of =
-            |name, config, rate, resident| run(name, config, Work::PerSecond(rate), resident, 0.0);
+        let of = |name, config, rate, resident| {
+            run(name, config, WorkDone::PerSecond(rate), resident, 0.0)
+        };
         let runs = [
             of("slow", Config::Orig, 100.0, 100.0),
             of("slow", Config::Prcl, 50.0, 1.0),
             of("good", Config::Orig, 100.0, 100.0),
-            run("good", Config::Prcl, Work::PerSecond(99.0), 8.0, 30.0),
+            run("good", Config::Prcl, WorkDone::PerSecond(99.0), 8.0, 30.0),
         ];
         let all = verdicts(&Results::of(runs.iter().collect()));
         let of = |what: &str| {
@@ -196,7 +199,7 @@ mod tests {
     fn of_windows() {
         let quota = Config::Quota { ms: 50, prioritised: true };
         let of = |worst| {
-            let mut run = run("some", quota, Work::PerSecond(1.0), 1.0, 0.0);
+            let mut run = run("some", quota, WorkDone::PerSecond(1.0), 1.0, 0.0);
             let windows = Some(Windows { count: 9, worst, median: None });
             run.outcome = run.outcome.map(|f| RunResult { windows, ..f });
             run
@@ -209,12 +212,12 @@ mod tests {
     #[test]
     fn of_gain_and_waste() {
         let runs = [
-            run("gain", Config::Orig, Work::PerSecond(100.0), 100.0, 0.0),
-            run("gain", Config::Thp, Work::PerSecond(200.0), 100.0, 0.0),
-            run("gain", Config::Ethp, Work::PerSecond(160.0), 100.0, 0.0),
-            run("waste", Config::Orig, Work::PerSecond(100.0), 100.0, 0.0),
-            run("waste", Config::Thp, Work::PerSecond(100.0), 900.0, 0.0),
-            run("waste", Config::Ethp, Work::PerSecond(100.0), 140.0, 0.0),
+            run("gain", Config::Orig, WorkDone::PerSecond(100.0), 100.0, 0.0),
+            run("gain", Config::Thp, WorkDone::PerSecond(200.0), 100.0, 0.0),
+            run("gain", Config::Ethp, WorkDone::PerSecond(160.0), 100.0, 0.0),
+            run("waste", Config::Orig, WorkDone::PerSecond(100.0), 100.0, 0.0),
+            run("waste", Config::Thp, WorkDone::PerSecond(100.0), 900.0, 0.0),
+            run("waste", Config::Ethp, WorkDone::PerSecond(100.0), 140.0, 0.0),
         ];
         let all = verdicts(&Results::of(runs.iter().collect()));
         let kept = found(&all, "ethp: of the gain").found.unwrap();
@@ -227,7 +230,7 @@ mod tests {
     /// If thp gains nothing, ethp can neither keep nor lose anything.
     #[test]
     fn gains_are_of_those_that_thp_speeds_up() {
-        let of = |name, config, rate| run(name, config, Work::PerSecond(rate), 100.0, 0.0);
+        let of = |name, config, rate| run(name, config, WorkDone::PerSecond(rate), 100.0, 0.0);
         let mut runs = Vec::new();
         for (name, thp, ethp) in [("gain", 125.0, 125.0), ("none", 101.0, 50.0)] {
             runs.push(of(name, Config::Orig, 100.0));
@@ -241,7 +244,7 @@ mod tests {
 
     #[test]
     fn what_was_run_more_than_once_tells_how_sure_it_is() {
-        let of = |config, rate| run("a", config, Work::PerSecond(rate), 100.0, 0.0);
+        let of = |config, rate| run("a", config, WorkDone::PerSecond(rate), 100.0, 0.0);
         let quota = Config::Quota { ms: 50, prioritised: true };
         let rates = [(Config::Orig, 100.0), (Config::Rec, 99.0), (quota, 98.0)];
         let once = rates.map(|(config, rate)| of(config, rate));
@@ -260,7 +263,7 @@ mod tests {
     #[test]
     fn cpu_is_held_against_the_quota() {
         let quota = Config::Quota { ms: 10, prioritised: false };
-        let runs = [run("a", quota, Work::PerSecond(1.0), 1.0, 0.0)];
+        let runs = [run("a", quota, WorkDone::PerSecond(1.0), 1.0, 0.0)];
         let all = verdicts(&Results::of(runs.iter().collect()));
         let beyond = found(&all, "CPU").found.unwrap();
         assert!((beyond - 1.0).abs() < 1e-9, "2 % with 1 % allowed: {beyond}");

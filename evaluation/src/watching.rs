@@ -10,18 +10,18 @@ use isotherm_linux::sys::process_cpu;
 use rustix::process::Signal;
 
 use super::config::Config;
-use super::process::{Process, ProcessCpus, command, last_words};
+use super::process::{ChildProcess, ProcessCpus, command, last_words};
 use super::run::Windows;
 use super::statistics::median;
 use isotherm_bench::program;
-use isotherm_bench::quotas::audit::{self, Window};
+use isotherm_bench::quotas::audit::{self, QuotaWindow};
 
 const LOG: &str = "log";
 
 /// The program, ended when dropped.
 #[derive(Debug)]
 pub struct Watching {
-    process: Process,
+    process: ChildProcess,
     log: PathBuf,
     said: PathBuf,
     quota: Option<u32>,
@@ -29,7 +29,7 @@ pub struct Watching {
 
 /// Its resource use and actions up to a time.
 #[derive(Debug, Clone, Copy)]
-pub struct Mark {
+pub struct UsageMark {
     cpu: Duration,
     logged: usize,
 }
@@ -70,18 +70,18 @@ impl Watching {
         let mut command = command(ProcessCpus::Beside, program::beside()?)?;
         command.args(words).args(["--pid", &pid.to_string()]);
         command.stdout(File::create(place.join("table"))?).stderr(File::create(&said)?);
-        let process = Process::start("isotherm", &mut command, Signal::TERM)?;
+        let process = ChildProcess::start("isotherm", &mut command, Signal::TERM)?;
         Ok(Watching { process, log: place.join(LOG), said, quota })
     }
 
     /// The present state.
-    pub fn mark(&self) -> Result<Mark> {
+    pub fn mark(&self) -> Result<UsageMark> {
         let cpu = process_cpu(self.process.pid()).with_context(|| self.why())?;
-        Ok(Mark { cpu, logged: read_to_string(&self.log).map_or(0, |text| whole(&text)) })
+        Ok(UsageMark { cpu, logged: read_to_string(&self.log).map_or(0, |text| whole(&text)) })
     }
 
     /// The difference of two states.
-    pub fn between(&self, from: Mark, to: Mark) -> Result<ResourceUse> {
+    pub fn between(&self, from: UsageMark, to: UsageMark) -> Result<ResourceUse> {
         let cpu = to.cpu.saturating_sub(from.cpu);
         let Ok(text) = read_to_string(&self.log) else {
             return Ok(ResourceUse { cpu, acting: None, windows: None });
@@ -123,8 +123,8 @@ fn whole(text: &str) -> usize {
 }
 
 /// The windows of a quota of `ms`.
-fn windows(all: &[Window], ms: u32) -> Windows {
-    let share = |w: &Window| w.took.as_secs_f64() * 1e5 / f64::from(ms.max(1));
+fn windows(all: &[QuotaWindow], ms: u32) -> Windows {
+    let share = |w: &QuotaWindow| w.took.as_secs_f64() * 1e5 / f64::from(ms.max(1));
     let busy = all.windows(2).filter_map(|pair| pair.first().zip(pair.last()));
     let busy = busy.filter(|(a, b)| b.number == a.number + 1).map(|(a, _)| share(a));
     Windows {
@@ -145,8 +145,12 @@ mod tests {
 
     #[test]
     fn windows_that_had_enough_to_do() {
-        let window =
-            |number, ms| Window { number, applied: 1, took: Duration::from_millis(ms), so_far: 0 };
+        let window = |number, ms| QuotaWindow {
+            number,
+            applied: 1,
+            took: Duration::from_millis(ms),
+            so_far: 0,
+        };
         let windows_used = windows(&[window(3, 9), window(4, 11), window(5, 10), window(9, 1)], 10);
         assert_eq!(windows_used.count, 4);
         assert!((windows_used.worst - 110.0).abs() < 1e-9, "{windows_used:?}");

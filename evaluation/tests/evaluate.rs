@@ -9,7 +9,7 @@ mod alone;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use isotherm_evaluation::folder::{Folder, Setup, VERSION};
+use isotherm_evaluation::folder::{FolderSettings, PLAN_VERSION, ResultsFolder};
 use isotherm_evaluation::locked;
 use serde_json::{Value, json};
 
@@ -205,9 +205,9 @@ fn locked_runs_of_another_setup_are_refused() {
     }
     let dir = tempfile::tempdir().unwrap();
     let size = 128;
-    let (version, seconds, lead_in, slices, rate, seed) = (VERSION, 60, 15, 30, 120_000, 1);
-    let setup = Setup { version, size, seconds, lead_in, slices, rate, seed };
-    Folder::<locked::Run>::open(dir.path(), &setup).unwrap();
+    let (version, seconds, lead_in, slices, rate, seed) = (PLAN_VERSION, 60, 15, 30, 120_000, 1);
+    let setup = FolderSettings { version, size, seconds, lead_in, slices, rate, seed };
+    ResultsFolder::<locked::LockedRun>::open(dir.path(), &setup).unwrap();
     // If it ran, it would fail at this name.
     let again = |size: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evaluate"));

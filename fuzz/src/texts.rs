@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm::control::Request;
 use isotherm::options_file::{OptionKind, OptionsFile};
-use isotherm::schemes::{Form, parse_as};
+use isotherm::schemes::{SchemeSyntax, parse_as};
 use isotherm_core::scheme::Engine;
 
 use crate::bounded;
@@ -15,23 +15,23 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Parses schemes, one per line.
 pub fn scheme_text(bytes: &[u8]) -> bool {
-    bounded(|| schemes(bytes, Form::Txt))
+    bounded(|| schemes(bytes, SchemeSyntax::Txt))
 }
 
 /// Parses schemes in TOML.
 pub fn scheme_toml(bytes: &[u8]) -> bool {
-    bounded(|| schemes(bytes, Form::Toml))
+    bounded(|| schemes(bytes, SchemeSyntax::Toml))
 }
 
 /// What is a scheme by its text must be one for the engine, or be refused with a reason.
-fn schemes(bytes: &[u8], form: Form) -> bool {
+fn schemes(bytes: &[u8], form: SchemeSyntax) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     match parse_as(form, text, INTERVAL, &[]) {
         Ok(schemes) => {
             let names: Vec<_> = schemes.iter().map(|scheme| scheme.name.clone()).collect();
             let again = parse_as(form, text, INTERVAL, &schemes);
             assert!(
-                form == Form::Toml || again.is_ok(),
+                form == SchemeSyntax::Toml || again.is_ok(),
                 "lines have no names to collide: {names:?}"
             );
             if let Err(e) = Engine::new(schemes) {

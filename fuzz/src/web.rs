@@ -9,9 +9,9 @@ use std::sync::{Arc, LazyLock};
 use isotherm_core::Thresholds;
 use isotherm_record::Reader;
 use isotherm_view::Index;
-use isotherm_view::index::Limits;
+use isotherm_view::index::IndexLimits;
 use isotherm_view::pyramid::Retention;
-use isotherm_web::{ListenOptions, Server, Source, SourceKind};
+use isotherm_web::{ListenOptions, PageSource, Server, SourceKind};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
@@ -32,7 +32,7 @@ static SITE: LazyLock<Site> = LazyLock::new(|| {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("a.rec");
     fs::write(&path, RECORD).unwrap();
-    let limits = Limits {
+    let limits = IndexLimits {
         retention: Retention::Evenly,
         memory: 4 << 20,
         ring: 1 << 20,
@@ -41,7 +41,7 @@ static SITE: LazyLock<Site> = LazyLock::new(|| {
     };
     let record = Some((path, false));
     let source =
-        Arc::new(Source::new(SourceKind::Record, "a.rec".into(), record, Index::new(limits)));
+        Arc::new(PageSource::new(SourceKind::Record, "a.rec".into(), record, Index::new(limits)));
     for event in Reader::new(Cursor::new(RECORD), Path::new("a.rec")).unwrap() {
         source.change().push(event.unwrap());
     }

@@ -13,14 +13,14 @@ use crate::inside::Inside;
 use crate::lab::Lab;
 use crate::qemu::{self, Boot};
 use crate::scenario::Scenario;
-use crate::table::{Outcome, Verdict};
+use crate::table::{ScenarioRow, Verdict};
 use crate::topology::Topology;
-use crate::watch::Watch;
+use crate::watch::EmulatorWatch;
 
 /// Number of lines of the console and of the script that are shown if a guest fails.
 const SHOWN: usize = 40;
 /// Maximum length of a guest's output, in bytes.
-const MAX_TEXT: usize = 1 << 20;
+const MAX_OUTPUT: usize = 1 << 20;
 /// Begins of what the kernel says if something in it is wrong, after the time of its message. A stall of a CPU is not among
 /// them: the emulator may stand still.
 const KERNEL_FAULTS: [&str; 8] = [
@@ -41,7 +41,7 @@ pub fn run(
     kernel: &Kernel,
     dir: &Path,
     say: impl Fn(&str),
-) -> Result<Outcome> {
+) -> Result<ScenarioRow> {
     let tree = scenario.systemd.then(|| lab.cache.tree(&lab.kernels.tree, &say)).transpose()?;
     let inside = Inside {
         lab,
@@ -58,7 +58,7 @@ pub fn run(
         kernel_args: &scenario.kernel_args,
     };
     let begin = Instant::now();
-    let watch = || Watch::new(scenario.timeout, scenario.silence);
+    let watch = || EmulatorWatch::new(scenario.timeout, scenario.silence);
     let mut ended = boot.run(dir, watch());
     let again = !has_begun(dir);
     if again {
@@ -76,7 +76,7 @@ pub fn run(
     }
     let verdict = if wrong.is_empty() { Verdict::Ok } else { Verdict::Failed(wrong) };
     let kernel = kernel.release.clone();
-    Ok(Outcome { scenario: scenario.name.clone(), kernel, verdict, took, seen })
+    Ok(ScenarioRow { scenario: scenario.name.clone(), kernel, verdict, took, seen })
 }
 
 /// Whether the guest has started its script. Under the emulator, about one boot in a hundred ends earlier with
@@ -135,14 +135,14 @@ fn kernel_faults(log: &str) -> Vec<String> {
 /// Unpacks the files that the guest has written.
 fn bring_out(dir: &Path, out: &Path) -> Result<()> {
     fs::create_dir(out)?;
-    let tar = dir.join(qemu::FILES);
+    let tar = dir.join(qemu::FILES_TAR);
     apt::output(Command::new("tar").arg("-x").arg("-f").arg(tar).arg("-C").arg(out)).map(drop)
 }
 
 /// The last lines of a file.
 fn last(dir: &Path, name: &str) -> String {
     let bytes = fs::read(dir.join(name)).unwrap_or_default();
-    let tail = &bytes[bytes.len().saturating_sub(MAX_TEXT)..];
+    let tail = &bytes[bytes.len().saturating_sub(MAX_OUTPUT)..];
     let text = String::from_utf8_lossy(tail);
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(SHOWN)..].join("\n")
@@ -161,7 +161,7 @@ mod tests {
         for (name, content) in files {
             fs::write(inside.join(name), content).unwrap();
         }
-        let tar = dir.path().join(qemu::FILES);
+        let tar = dir.path().join(qemu::FILES_TAR);
         apt::output(Command::new("tar").arg("-cf").arg(tar).arg("-C").arg(inside).arg("."))
             .unwrap();
         judge(&scenario, "6.12", dir.path())

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use isotherm_guests::lab::Lab;
 use isotherm_guests::suite::{self, RunOptions};
-use isotherm_guests::table::Outcome;
+use isotherm_guests::table::ScenarioRow;
 use isotherm_guests::topology::Topology;
 use isotherm_guests::{guest, table};
 
@@ -68,7 +68,7 @@ fn run(doing: Doing) -> Result<bool> {
                 ..RunOptions::default()
             };
             let mut head = Some(table::head());
-            let row = |outcome: &Outcome| {
+            let row = |outcome: &ScenarioRow| {
                 print!("{}{}", head.take().unwrap_or_default(), outcome.lines());
             };
             suite::run(&asked, row, say)

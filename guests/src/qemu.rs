@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cache::Kernel;
 use crate::topology::Topology;
-use crate::watch::{Sample, Watch};
+use crate::watch::{EmulatorState, EmulatorWatch};
 
 const QEMU: &str = "qemu-system-x86_64";
 
@@ -55,7 +55,7 @@ const TSC_KHZ: u32 = 1_000_000;
 /// Outputs of a guest in its directory: the text of its script.
 pub const TEXT: &str = "text";
 /// A tar archive of its `/out`.
-pub const FILES: &str = "files.tar";
+pub const FILES_TAR: &str = "files.tar";
 /// A byte for each second of its clock since its script started.
 pub const HEARTBEAT: &str = "heartbeat";
 /// The messages of its kernel.
@@ -83,14 +83,14 @@ pub struct Boot<'a> {
 
 impl Boot<'_> {
     /// Boots it, and waits until it ends or `watch` ends it. Its output is then in `dir`.
-    pub fn run(&self, dir: &Path, mut watch: Watch) -> Result<()> {
+    pub fn run(&self, dir: &Path, mut watch: EmulatorWatch) -> Result<()> {
         let errors = File::create(dir.join(ERRORS))?;
         // A guest without work continues at once with its next timer.
         let mut command = self.command("off");
         // QEMU splits its options at commas, unless they are doubled.
         let path = |name: &str| dir.join(name).display().to_string().replace(',', ",,");
         command.args(["-serial", &format!("file:{}", path(CONSOLE))]);
-        for (i, name) in [TEXT, FILES, HEARTBEAT].into_iter().enumerate() {
+        for (i, name) in [TEXT, FILES_TAR, HEARTBEAT].into_iter().enumerate() {
             command.arg("-chardev");
             command.arg(format!("file,id=c{i},path={}", path(name)));
             command.args(["-device", &format!("virtserialport,chardev=c{i},name={name}")]);
@@ -111,7 +111,8 @@ impl Boot<'_> {
             let beats = fs::metadata(dir.join(HEARTBEAT)).map_or(0, |beats| beats.len());
             // A process that has just ended has no CPU time to read.
             if let Some(cpu) = cpu_time(guest.0.id())
-                && let Some(why) = watch.verdict(Sample { elapsed: begin.elapsed(), cpu, beats })
+                && let Some(why) =
+                    watch.verdict(EmulatorState { elapsed: begin.elapsed(), cpu, beats })
             {
                 bail!(why);
             }

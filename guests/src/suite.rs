@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::guest;
 use crate::lab::{Lab, known};
 use crate::scenario::Scenario;
-use crate::table::{Outcome, Verdict};
+use crate::table::{ScenarioRow, Verdict};
 
 /// The number of guests at a time: the number of CPUs that this process may use, because an emulator keeps
 /// one busy all the time.
@@ -80,7 +80,7 @@ impl RunOptions {
 /// Runs the selected scenarios. `row` receives each result, `say` messages of progress.
 pub fn run(
     asked: &RunOptions,
-    mut row: impl FnMut(&Outcome) + Send,
+    mut row: impl FnMut(&ScenarioRow) + Send,
     say: impl Fn(&str) + Sync,
 ) -> Result<bool> {
     let (lab, scenarios) = (Lab::open()?, Scenario::all()?);
@@ -126,8 +126,8 @@ fn pairs<'a>(asked: &RunOptions, scenarios: &'a [Scenario]) -> Vec<(&'a Scenario
 fn side_by_side<T: Send>(
     jobs: usize,
     pairs: Vec<T>,
-    one: impl Fn(T) -> Result<Outcome> + Sync,
-    row: impl FnMut(&Outcome) + Send,
+    one: impl Fn(T) -> Result<ScenarioRow> + Sync,
+    row: impl FnMut(&ScenarioRow) + Send,
 ) -> Result<()> {
     let jobs = jobs.clamp(1, pairs.len().max(1));
     let (left, row) = (Mutex::new(pairs.into_iter()), Mutex::new(row));
@@ -151,8 +151,8 @@ fn side_by_side<T: Send>(
 }
 
 /// The result of a scenario without its kernel.
-fn missing(scenario: &str, series: &str, why: String, by_name: bool) -> Outcome {
-    Outcome {
+fn missing(scenario: &str, series: &str, why: String, by_name: bool) -> ScenarioRow {
+    ScenarioRow {
         scenario: scenario.to_owned(),
         kernel: series.to_owned(),
         verdict: if by_name { Verdict::Failed(vec![why]) } else { Verdict::NotTried(why) },
@@ -165,8 +165,8 @@ fn missing(scenario: &str, series: &str, why: String, by_name: bool) -> Outcome 
 mod tests {
     use super::*;
 
-    fn outcome(n: u64) -> Outcome {
-        Outcome { took: Duration::from_secs(n), ..missing("", "", String::new(), true) }
+    fn outcome(n: u64) -> ScenarioRow {
+        ScenarioRow { took: Duration::from_secs(n), ..missing("", "", String::new(), true) }
     }
 
     #[test]

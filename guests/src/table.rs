@@ -15,7 +15,7 @@ pub enum Verdict {
 
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ScenarioRow {
     /// its name
     pub scenario: String,
     /// the release of the kernel, or its series
@@ -28,7 +28,7 @@ pub struct Outcome {
     pub seen: Vec<String>,
 }
 
-impl Outcome {
+impl ScenarioRow {
     /// Whether it has failed.
     pub fn failed(&self) -> bool {
         matches!(self.verdict, Verdict::Failed(_))
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_failure_comes_before_what_was_seen() {
-        let outcome = Outcome {
+        let outcome = ScenarioRow {
             scenario: "record".to_owned(),
             kernel: "6.12".to_owned(),
             verdict: Verdict::Failed(vec!["no record".to_owned()]),

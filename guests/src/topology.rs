@@ -11,8 +11,8 @@ use crate::room;
 
 /// Maximum memory of a guest, so that two fit on a small machine.
 const MAX_MIB: u64 = 16 << 10;
-const MAX_NODES: usize = 8;
-const MAX_CPUS: u32 = 8;
+const MAX_GUEST_NODES: usize = 8;
+const MAX_GUEST_CPUS: u32 = 8;
 
 /// The content of `topologies/NAME.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -77,8 +77,14 @@ impl Topology {
 
     fn parse(text: &str) -> Result<Self> {
         let t: Topology = toml::from_str(text)?;
-        ensure!((1..=MAX_NODES).contains(&t.node.len()), "a topology has 1 to {MAX_NODES} nodes");
-        ensure!((1..=MAX_CPUS).contains(&t.cpus()), "a topology has 1 to {MAX_CPUS} CPUs");
+        ensure!(
+            (1..=MAX_GUEST_NODES).contains(&t.node.len()),
+            "a topology has 1 to {MAX_GUEST_NODES} nodes"
+        );
+        ensure!(
+            (1..=MAX_GUEST_CPUS).contains(&t.cpus()),
+            "a topology has 1 to {MAX_GUEST_CPUS} CPUs"
+        );
         let sizes = t.node.iter().map(|n| n.size_mib);
         ensure!(sizes.clone().all(|s| s <= MAX_MIB), "a node has at most {MAX_MIB} MiB");
         let is_something = |n: &Node| n.size_mib > 0 || n.cpus > 0;

@@ -18,11 +18,11 @@ pub const STANDSTILL: Duration = Duration::from_secs(600);
 
 /// Maximum time between two samples that counts as standstill. After a longer time, this program itself stood
 /// still.
-const STEP: Duration = Duration::from_secs(1);
+const MAX_SAMPLE_GAP: Duration = Duration::from_secs(1);
 
 /// The state of a running emulator.
 #[derive(Debug, Clone, Copy)]
-pub struct Sample {
+pub struct EmulatorState {
     /// wall time since its start
     pub elapsed: Duration,
     /// CPU time of all its threads
@@ -33,30 +33,30 @@ pub struct Sample {
 
 /// Follows an emulator by samples.
 #[derive(Debug)]
-pub struct Watch {
+pub struct EmulatorWatch {
     /// maximum CPU time
     limit: Duration,
     /// maximum CPU time without a heartbeat
     silence: Duration,
-    last: Sample,
+    last: EmulatorState,
     /// time for which it has used no CPU time
     still: Duration,
     /// the sample with the last heartbeat
-    beat: Sample,
+    beat: EmulatorState,
 }
 
-impl Watch {
+impl EmulatorWatch {
     /// For a guest whose script has `timeout` by the guest's clock, and `silence` of CPU time without a
     /// heartbeat.
     pub fn new(timeout: Duration, silence: Duration) -> Self {
-        let begin = Sample { elapsed: Duration::ZERO, cpu: Duration::ZERO, beats: 0 };
+        let begin = EmulatorState { elapsed: Duration::ZERO, cpu: Duration::ZERO, beats: 0 };
         let limit = timeout * CPU_PER_SECOND + silence;
-        Watch { limit, silence, last: begin, still: Duration::ZERO, beat: begin }
+        EmulatorWatch { limit, silence, last: begin, still: Duration::ZERO, beat: begin }
     }
 
     /// The reason to end the emulator, if there is one.
-    pub fn verdict(&mut self, sample: Sample) -> Option<String> {
-        let step = sample.elapsed.saturating_sub(self.last.elapsed).min(STEP);
+    pub fn verdict(&mut self, sample: EmulatorState) -> Option<String> {
+        let step = sample.elapsed.saturating_sub(self.last.elapsed).min(MAX_SAMPLE_GAP);
         self.still = if sample.cpu > self.last.cpu { Duration::ZERO } else { self.still + step };
         self.last = sample;
         if sample.beats > self.beat.beats {
@@ -95,11 +95,11 @@ mod tests {
     /// The second at which it is ended, of `seconds`, with the reason. `each` returns CPU time and heartbeats
     /// at a second.
     fn ended(seconds: u64, each: impl Fn(u64) -> (f64, u64)) -> Option<(u64, String)> {
-        let mut watch = Watch::new(TIMEOUT, SILENCE);
+        let mut watch = EmulatorWatch::new(TIMEOUT, SILENCE);
         (0..seconds).find_map(|second| {
             let (cpu, beats) = each(second);
             let (elapsed, cpu) = (Duration::from_secs(second), Duration::from_secs_f64(cpu));
-            Some((second, watch.verdict(Sample { elapsed, cpu, beats })?))
+            Some((second, watch.verdict(EmulatorState { elapsed, cpu, beats })?))
         })
     }
 
@@ -129,8 +129,12 @@ mod tests {
 
     #[test]
     fn a_pause_of_both_is_no_standstill() {
-        let mut watch = Watch::new(TIMEOUT, SILENCE);
-        let at = |seconds| Sample { elapsed: Duration::from_secs(seconds), cpu: STEP, beats: 1 };
+        let mut watch = EmulatorWatch::new(TIMEOUT, SILENCE);
+        let at = |seconds| EmulatorState {
+            elapsed: Duration::from_secs(seconds),
+            cpu: MAX_SAMPLE_GAP,
+            beats: 1,
+        };
         assert_eq!(watch.verdict(at(1)), None);
         assert_eq!(watch.verdict(at(5000)), None);
     }

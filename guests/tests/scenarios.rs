@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use isotherm_guests::lab::Lab;
 use isotherm_guests::scenario::Scenario;
 use isotherm_guests::suite::{self, RunOptions};
-use isotherm_guests::table::{self, Outcome, Verdict};
+use isotherm_guests::table::{self, ScenarioRow, Verdict};
 use isotherm_guests::watch::SILENCE;
 use isotherm_guests::{guest, qemu};
 
@@ -31,7 +31,7 @@ fn every_scenario_holds_on_its_kernels() {
         return;
     }
     let mut table = table::head();
-    let row = |outcome: &Outcome| table += &outcome.lines();
+    let row = |outcome: &ScenarioRow| table += &outcome.lines();
     // `make guests` tries the others, too.
     let few = RunOptions { few: true, ..RunOptions::default() };
     let all_ok = suite::run(&few, row, |text| eprintln!("{text}"));
@@ -41,11 +41,16 @@ fn every_scenario_holds_on_its_kernels() {
 
 /// Runs a folder of `tests/limits` in a guest, whose files go to `dir`; it may use CPU time of `silence`
 /// without a heartbeat.
-fn limited(name: &str, dir: &Path, silence: Duration) -> anyhow::Result<Outcome> {
+fn limited(name: &str, dir: &Path, silence: Duration) -> anyhow::Result<ScenarioRow> {
     on_kernel("6.12", name, dir, silence)
 }
 
-fn on_kernel(series: &str, name: &str, dir: &Path, silence: Duration) -> anyhow::Result<Outcome> {
+fn on_kernel(
+    series: &str,
+    name: &str,
+    dir: &Path,
+    silence: Duration,
+) -> anyhow::Result<ScenarioRow> {
     let lab = Lab::open()?;
     let kernel = lab.fetched(series, |_| {})?;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/limits").join(name);
@@ -54,7 +59,7 @@ fn on_kernel(series: &str, name: &str, dir: &Path, silence: Duration) -> anyhow:
 }
 
 /// Why it failed, if it did.
-fn why(outcome: &Outcome) -> String {
+fn why(outcome: &ScenarioRow) -> String {
     match &outcome.verdict {
         Verdict::Failed(why) => why.join("; "),
         Verdict::Ok | Verdict::NotTried(_) => String::new(),

@@ -10,11 +10,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use isotherm_fleet::{Keep, Lake, MINUTE_MS, read};
+use isotherm_fleet::{DiskLimits, Lake, MINUTE_MS, read};
 
 use crate::random::Random;
 use crate::sandbox::{PROGRAM, WORK_DIR};
-use crate::target::{Behaviour, Target};
+use crate::target::{Behaviour, TargetProcess};
 use crate::{Experiment, Trial};
 
 const AGENTS: usize = 20;
@@ -61,7 +61,7 @@ impl Agent {
     fn check(&mut self) -> Result<bool> {
         let mut seen = BTreeSet::new();
         // It sets a damaged file aside.
-        let hours = Lake::open(&self.lake, HOST, Keep::default())?.stored()?;
+        let hours = Lake::open(&self.lake, HOST, DiskLimits::default())?.stored()?;
         ensure!(!has_damaged(&self.lake)?, "a file is damaged");
         for hour in hours {
             let rows = read(&hour.path).with_context(|| hour.path.display().to_string())?;
@@ -114,13 +114,13 @@ fn start(lake: &Path, pid: u32) -> Result<Child> {
 }
 
 pub struct Agents {
-    target: Target,
+    target: TargetProcess,
     agents: Vec<Agent>,
 }
 
 impl Agents {
     pub fn new() -> Result<Self> {
-        let target = Target::start(Behaviour::Touch)?;
+        let target = TargetProcess::start(Behaviour::Touch)?;
         let lake = |n| Path::new(WORK_DIR).join(format!("lake{n}"));
         let agents = (0..AGENTS).map(|n| Agent::start(lake(n), target.pid()));
         let agents = agents.collect::<Result<_>>()?;

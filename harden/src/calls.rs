@@ -13,13 +13,13 @@ use anyhow::{Context, Result, ensure};
 
 use crate::arguments::RECORD;
 use crate::random::Random;
-use crate::run::{Ended, run};
+use crate::run::{Finished, run};
 use crate::sandbox::{PROGRAM, WORK_DIR};
-use crate::target::{Behaviour, Target};
+use crate::target::{Behaviour, TargetProcess};
 use crate::{Experiment, Trial, processes};
 
 /// A command that does not end by itself gets SIGINT after this time.
-const TIME: Duration = Duration::from_secs(20);
+const SIGINT_AFTER: Duration = Duration::from_secs(20);
 
 /// The calls that fail, with errors that each can return. `close` is missing, since nothing can be done about it.
 /// So are `mmap` and `brk` for memory of the program: a Rust program aborts if it gets none.
@@ -107,7 +107,7 @@ const COMMANDS: [&[&str]; 8] = [
 const COLD: &str = "4K max null null null null cold";
 
 pub struct Calls {
-    target: Target,
+    target: TargetProcess,
     folder: PathBuf,
     /// the number of calls of each command, by name
     counts: Vec<BTreeMap<String, usize>>,
@@ -117,7 +117,7 @@ impl Calls {
     pub fn new() -> Result<Self> {
         let folder = Path::new(WORK_DIR).join("cwd");
         let mut calls =
-            Calls { target: Target::start(Behaviour::Touch)?, folder, counts: Vec::new() };
+            Calls { target: TargetProcess::start(Behaviour::Touch)?, folder, counts: Vec::new() };
         for of in 0..COMMANDS.len() {
             calls.counts.push(calls.count(of)?);
         }
@@ -142,8 +142,11 @@ impl Calls {
 
     fn count(&self, of: usize) -> Result<BTreeMap<String, usize>> {
         self.prepare()?;
-        let ended =
-            run(&mut self.traced(of, &["-c", "-U", "calls,name"]), Path::new(WORK_DIR), TIME)?;
+        let ended = run(
+            &mut self.traced(of, &["-c", "-U", "calls,name"]),
+            Path::new(WORK_DIR),
+            SIGINT_AFTER,
+        )?;
         ensure!(ended.status.is_some(), "{:?} does not end", COMMANDS[of]);
         ensure!(self.others_end()?.is_empty(), "strace does not end");
         fs::remove_dir_all(&self.folder)?;
@@ -174,7 +177,7 @@ impl Calls {
         }
         let mut check = Command::new(PROGRAM);
         check.args(["record", "--check", "a.rec"]).current_dir(&self.folder);
-        let ended = run(&mut check, Path::new(WORK_DIR), TIME)?;
+        let ended = run(&mut check, Path::new(WORK_DIR), SIGINT_AFTER)?;
         let reported = ["is sound", "breaks off", "is cut short"];
         let well =
             ended.fault().is_none() && reported.iter().any(|part| ended.text().contains(part));
@@ -204,7 +207,7 @@ impl Experiment for Calls {
 
         self.prepare()?;
         let mut command = self.traced(of, &["-e", &trace, "-e", &inject]);
-        let ended = run(&mut command, Path::new(WORK_DIR), TIME)?;
+        let ended = run(&mut command, Path::new(WORK_DIR), SIGINT_AFTER)?;
         let left = self.others_end()?;
         let log = fs::read(TRACE).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -233,9 +236,9 @@ impl Experiment for Calls {
     }
 }
 
-fn fault(ended: &Ended, left: &[String]) -> Option<String> {
+fn fault(ended: &Finished, left: &[String]) -> Option<String> {
     ended
         .fault()
-        .or_else(|| ended.interrupted.then(|| format!("it did not end within {TIME:?}")))
+        .or_else(|| ended.interrupted.then(|| format!("it did not end within {SIGINT_AFTER:?}")))
         .or_else(|| (!left.is_empty()).then(|| format!("left processes: {}", left.join(", "))))
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{ExperimentKind, Trial, sandbox};
 
 /// Number of trials after which a new sandbox begins.
-const BATCH: u64 = 100;
+const SANDBOX_TRIALS: u64 = 100;
 
 /// The results so far.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub fn run(
         None => Results { seed, ..Results::default() },
     };
     while results.done < trials {
-        let to = trials.min(results.done + BATCH);
+        let to = trials.min(results.done + SANDBOX_TRIALS);
         let mut command = sandbox::command(kind, program, seed, results.done, to)?;
         results.extend(&mut command, path.as_deref(), &kind.name())?;
     }

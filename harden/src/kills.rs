@@ -13,25 +13,25 @@ use isotherm_record::{Event, Reader};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::random::Random;
-use crate::run::{Ended, run};
+use crate::run::{Finished, run};
 use crate::sandbox::{PROGRAM, SWAP_LOCK, WORK_DIR};
-use crate::target::{Behaviour, Target};
+use crate::target::{Behaviour, TargetProcess};
 use crate::{Experiment, Trial};
 
 /// A command that ends by itself has this time to do so before SIGINT.
-const TIME: Duration = Duration::from_secs(60);
+const SIGINT_AFTER: Duration = Duration::from_secs(60);
 /// A recorder writes snapshots that have waited for this time (`FLUSH` of the writer of records).
 const FLUSH: Duration = Duration::from_secs(5);
 /// Time in which a recorder starts, and in which its monitor finishes a snapshot, on a busy machine.
-const LATE: Duration = Duration::from_secs(5);
+const START_TIME: Duration = Duration::from_secs(5);
 /// First bytes of each frame of a record.
-const FRAME: &[u8] = b"\x89ISOTHM\n";
+const FRAME_MAGIC: &[u8] = b"\x89ISOTHM\n";
 const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 /// The name of the swap of trials.
 const NAME: &str = "harden";
 
 pub struct Kills {
-    target: Target,
+    target: TargetProcess,
     folder: PathBuf,
     commands: &'static [(&'static str, Kill)],
 }
@@ -62,7 +62,7 @@ impl Kills {
     }
 
     fn new(commands: &'static [(&'static str, Kill)]) -> Result<Self> {
-        let target = Target::start(Behaviour::Touch)?;
+        let target = TargetProcess::start(Behaviour::Touch)?;
         Ok(Kills { target, folder: Path::new(WORK_DIR).join("cwd"), commands })
     }
 
@@ -73,8 +73,8 @@ impl Kills {
     }
 
     /// Runs it to its end.
-    fn run(&self, args: &[&str]) -> Result<Ended> {
-        run(&mut self.command(args), Path::new(WORK_DIR), TIME)
+    fn run(&self, args: &[&str]) -> Result<Finished> {
+        run(&mut self.command(args), Path::new(WORK_DIR), SIGINT_AFTER)
     }
 
     /// A fault unless it exits with status 0.
@@ -186,7 +186,7 @@ impl Kills {
     /// Waits until a command succeeds.
     fn until(&self, args: &[&str]) -> Result<bool> {
         let begin = Instant::now();
-        while begin.elapsed() < TIME {
+        while begin.elapsed() < SIGINT_AFTER {
             if self.must(args)?.is_none() {
                 return Ok(true);
             }
@@ -267,8 +267,8 @@ struct Killed {
 impl Killed {
     /// The fault of a recorder whose newest snapshot in the file is older than it must be.
     fn unwritten(&self, newest: Option<SystemTime>) -> Fault {
-        let due = self.at - FLUSH - LATE;
-        let is_late = self.lived > FLUSH + LATE && newest.is_none_or(|newest| newest < due);
+        let due = self.at - FLUSH - START_TIME;
+        let is_late = self.lived > FLUSH + START_TIME && newest.is_none_or(|newest| newest < due);
         let age = newest.map_or("none".to_owned(), |newest| {
             format!("{:?} old", self.at.duration_since(newest).unwrap_or_default())
         });
@@ -291,7 +291,7 @@ fn newest(path: &Path) -> Option<SystemTime> {
 }
 
 /// The fault in the check of a file of a record. A kill may cut only what was being written.
-fn damage(check: &Ended, name: &str, file: &[u8]) -> Fault {
+fn damage(check: &Finished, name: &str, file: &[u8]) -> Fault {
     let text = check.text();
     let is_torn = text.contains("breaks off");
     let is_known = is_torn || ["is sound", "is empty"].iter().any(|part| text.contains(part));
@@ -301,7 +301,7 @@ fn damage(check: &Ended, name: &str, file: &[u8]) -> Fault {
     let is_at_the_end = || {
         let (_, after) = text.split_once(&format!("the record {name} breaks off after byte "))?;
         let cut = file.get(after.split(':').next()?.parse().ok()?..)?;
-        Some(!cut.windows(FRAME.len()).skip(1).any(|part| part == FRAME))
+        Some(!cut.windows(FRAME_MAGIC.len()).skip(1).any(|part| part == FRAME_MAGIC))
     };
     (is_torn && is_at_the_end() != Some(true))
         .then(|| format!("{name} breaks off before its last frame: {text}"))
@@ -351,7 +351,7 @@ mod tests {
     /// Found by an audit: records that had never been written, or that broke off anywhere, passed.
     #[test]
     fn a_record_must_be_readable_up_to_the_last_flush() {
-        let text = |err: &str, out: &str| Ended {
+        let text = |err: &str, out: &str| Finished {
             status: Some(ExitStatus::default()),
             interrupted: false,
             out: out.to_owned(),
@@ -359,7 +359,7 @@ mod tests {
         };
         let torn =
             |at| text(&format!("the record a breaks off after byte {at}: it was killed"), "");
-        let file = [FRAME, b"1234", FRAME, b"5678", &FRAME[..3]].concat();
+        let file = [FRAME_MAGIC, b"1234", FRAME_MAGIC, b"5678", &FRAME_MAGIC[..3]].concat();
         assert_eq!(damage(&text("", "a is sound: 3 snapshots"), "a", &file), None);
         assert_eq!(damage(&torn(24), "a", &file), None, "after the last whole frame");
         assert_eq!(damage(&torn(12), "a", &file), None, "the last frame is not whole");

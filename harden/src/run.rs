@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
 /// How a command has ended, and what it wrote.
-pub struct Ended {
+pub struct Finished {
     /// `None` if it ignored SIGINT for [`PATIENCE`]; then it was killed
     pub status: Option<ExitStatus>,
     /// whether it got SIGINT
@@ -24,7 +24,7 @@ pub struct Ended {
     pub err: String,
 }
 
-impl Ended {
+impl Finished {
     /// What no program may do: hang, end by a signal, panic, or exit with a status that is not documented.
     pub fn fault(&self) -> Option<String> {
         let Some(status) = self.status else {
@@ -69,7 +69,7 @@ fn last(text: &str) -> String {
 }
 
 /// Runs `command` with outputs in `folder`, and sends SIGINT after `time`.
-pub fn run(command: &mut Command, folder: &Path, time: Duration) -> Result<Ended> {
+pub fn run(command: &mut Command, folder: &Path, time: Duration) -> Result<Finished> {
     let (out, err) = (folder.join("stdout"), folder.join("stderr"));
     command.stdout(File::create(&out)?).stderr(File::create(&err)?);
     let mut child = command.spawn().context("cannot start the program")?;
@@ -81,7 +81,7 @@ pub fn run(command: &mut Command, folder: &Path, time: Duration) -> Result<Ended
         let bytes = fs::read(path)?;
         Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_OUTPUT_BYTES)]).into_owned())
     };
-    Ok(Ended { status, interrupted, out: text(&out)?, err: text(&err)? })
+    Ok(Finished { status, interrupted, out: text(&out)?, err: text(&err)? })
 }
 
 /// Sends SIGINT, and SIGKILL after [`PATIENCE`]: then there is no status.

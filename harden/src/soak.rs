@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::random::Random;
 use crate::sandbox::{PROGRAM, WORK_DIR};
-use crate::target::{Behaviour, NAME, Target};
+use crate::target::{Behaviour, ODD_NAME, TargetProcess};
 use crate::{Experiment, Trial, processes};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ const COMMANDS: [(&str, &[&str]); 3] = [
         &[
             "record",
             "--comm",
-            NAME,
+            ODD_NAME,
             "-o",
             "a.rec",
             "--max-size",
@@ -51,7 +51,7 @@ const COMMANDS: [(&str, &[&str]); 3] = [
         &[
             "reclaim",
             "--comm",
-            NAME,
+            ODD_NAME,
             "--dry-run",
             "--min-age",
             "5s",
@@ -84,7 +84,7 @@ struct Program {
 }
 
 pub struct Soak {
-    targets: Vec<Target>,
+    targets: Vec<TargetProcess>,
     programs: Vec<Program>,
     come: u64,
 }
@@ -94,7 +94,7 @@ impl Soak {
         let folder = Path::new(WORK_DIR);
         let mut targets = Vec::new();
         for _ in 0..PROCESSES {
-            targets.push(Target::start(Behaviour::Touch)?);
+            targets.push(TargetProcess::start(Behaviour::Touch)?);
         }
         let mut programs = Vec::new();
         for (name, args) in COMMANDS {
@@ -117,7 +117,7 @@ impl Soak {
         let begin = Instant::now();
         while begin.elapsed() < MINUTE {
             let place = random.below(self.targets.len());
-            self.targets[place] = Target::start(*random.pick(&deeds))?;
+            self.targets[place] = TargetProcess::start(*random.pick(&deeds))?;
             self.come += 1;
             std::thread::sleep(EVERY);
         }

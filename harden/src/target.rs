@@ -14,8 +14,8 @@ use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_sig
 use rustix::thread::set_name;
 
 /// Memory of a target in bytes, and the part of it that the target keeps touching.
-const MEMORY: usize = 8 << 20;
-const HOT: usize = 1 << 20;
+const TARGET_BYTES: usize = 8 << 20;
+const HOT_BYTES: usize = 1 << 20;
 const PAGE: usize = 4096;
 /// Mappings of a target that has as many as the kernel permits by default.
 const AREAS: usize = 65_000;
@@ -50,29 +50,29 @@ pub enum Behaviour {
 }
 
 /// The name of targets that misbehave.
-pub const NAME: &str = "odd";
+pub const ODD_NAME: &str = "odd";
 
 /// A running target, ended when dropped.
-pub struct Target(Child);
+pub struct TargetProcess(Child);
 
-impl Target {
+impl TargetProcess {
     /// A target with this behaviour.
     pub fn start(deed: Behaviour) -> Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         command.arg("target").arg(name(deed));
-        Target::by(&mut command)
+        TargetProcess::by(&mut command)
     }
 
     /// A target that `strace` traces.
     pub fn traced() -> Result<Self> {
         let mut command = Command::new("strace");
         command.args(["-D", "-f", "-o", "/dev/null", "/tmp/harden", "target", "touch"]);
-        Target::by(&mut command)
+        TargetProcess::by(&mut command)
     }
 
     fn by(command: &mut Command) -> Result<Self> {
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Target(quiet.spawn().context("cannot start a target")?))
+        Ok(TargetProcess(quiet.spawn().context("cannot start a target")?))
     }
 
     pub fn pid(&self) -> u32 {
@@ -80,7 +80,7 @@ impl Target {
     }
 }
 
-impl Drop for Target {
+impl Drop for TargetProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -94,10 +94,10 @@ fn name(deed: Behaviour) -> String {
 /// The work of a target. It ends with its parent.
 pub fn be(deed: Behaviour) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    rename(if deed == Behaviour::Canary { "canary" } else { NAME })?;
-    let mut memory = vec![1_u8; MEMORY];
+    rename(if deed == Behaviour::Canary { "canary" } else { ODD_NAME })?;
+    let mut memory = vec![1_u8; TARGET_BYTES];
     for turn in 0_u64.. {
-        for byte in memory[..HOT].iter_mut().step_by(PAGE) {
+        for byte in memory[..HOT_BYTES].iter_mut().step_by(PAGE) {
             *byte = std::hint::black_box(byte.wrapping_add(1));
         }
         match deed {
@@ -115,7 +115,7 @@ pub fn be(deed: Behaviour) -> Result<()> {
             Behaviour::LongPath if turn == 0 => long_path()?,
             Behaviour::Pipe if turn == 0 => pipe()?,
             Behaviour::Rename if turn % 2 == 0 => rename("\u{1b}[2J\n\r\u{7}\u{1b}]0;")?,
-            Behaviour::Rename => rename(NAME)?,
+            Behaviour::Rename => rename(ODD_NAME)?,
             Behaviour::Die if turn > u64::from(std::process::id() % 150) => return Ok(()),
             Behaviour::Stop if turn == 60 => kill_process(getpid(), Signal::STOP)?,
             Behaviour::Namespaces if turn == 20 => {

@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::random::Random;
-use crate::run::{Ended, run};
+use crate::run::{Finished, run};
 use crate::sandbox::{PROGRAM, WORK_DIR};
-use crate::target::{Behaviour, NAME, Target};
+use crate::target::{Behaviour, ODD_NAME, TargetProcess};
 use crate::{Experiment, Trial, processes};
 
 /// Pids of the sandbox. They are few, so that the kernel soon assigns each of them again. It does not assign pids below
 /// 300 (`RESERVED_PIDS`) again.
 const PIDS: std::ops::Range<u32> = 300..600;
 /// The program must end this long after its `--duration` at the latest, on a busy machine.
-const TIME: Duration = Duration::from_secs(60);
+const MAX_OVERRUN: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// All memory, at once.
@@ -44,7 +44,7 @@ impl Targets {
         let canary = Canary::start()?;
         let pid = canary.target.pid().to_string();
         fs::create_dir(&self.folder)?;
-        let ended = run(&mut self.command(&["--pid", &pid]), Path::new(WORK_DIR), TIME)?;
+        let ended = run(&mut self.command(&["--pid", &pid]), Path::new(WORK_DIR), MAX_OVERRUN)?;
         fs::remove_dir_all(&self.folder)?;
         ensure!(!ended.failed(), "cannot watch a process: {}", ended.err);
         ensure!(canary.touched()?.is_some(), "a watched canary does not show it: {}", ended.err);
@@ -66,13 +66,13 @@ impl Targets {
 
 /// A process that the program must not touch.
 struct Canary {
-    target: Target,
+    target: TargetProcess,
     referenced: u64,
 }
 
 impl Canary {
     fn start() -> Result<Self> {
-        let target = Target::start(Behaviour::Canary)?;
+        let target = TargetProcess::start(Behaviour::Canary)?;
         let begin = Instant::now();
         // It sleeps once it has touched all.
         while !is_asleep(target.pid()) || referenced(target.pid())? < 8 << 10 {
@@ -147,21 +147,21 @@ impl Experiment for Targets {
         let mut names = Vec::new();
         for _ in 0..2 + random.below(5) {
             if random.one_in(8) {
-                targets.push(Target::traced()?);
+                targets.push(TargetProcess::traced()?);
                 names.push("Traced".to_owned());
                 continue;
             }
             let deed = *random.pick(&deeds);
-            targets.push(Target::start(deed)?);
+            targets.push(TargetProcess::start(deed)?);
             names.push(format!("{deed:?}"));
         }
         // One that stays, so that the program has no reason to end early.
-        targets.push(Target::start(Behaviour::Touch)?);
+        targets.push(TargetProcess::start(Behaviour::Touch)?);
         let beside = Canary::start()?;
         let victim = targets.swap_remove(0);
         let pids: Vec<String> =
             targets.iter().chain([&victim]).map(|t| t.pid().to_string()).collect();
-        let mut who = vec!["--comm", NAME];
+        let mut who = vec!["--comm", ODD_NAME];
         if random.one_in(2) {
             who = pids.iter().flat_map(|pid| ["--pid", pid]).collect();
         }
@@ -173,7 +173,7 @@ impl Experiment for Targets {
         // The victim ends while it is watched, and a canary gets its pid. Before, the pid may mean the canary.
         let delay = Duration::from_millis(random.below(600) as u64);
         let (ended, reused) = std::thread::scope(|scope| -> Result<_> {
-            let running = scope.spawn(|| run(&mut command, Path::new(WORK_DIR), TIME));
+            let running = scope.spawn(|| run(&mut command, Path::new(WORK_DIR), MAX_OVERRUN));
             while !running.is_finished() && self.log_is_empty() {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -205,12 +205,12 @@ impl Experiment for Targets {
 }
 
 /// `must_succeed`: the targets give the program no reason to end with an error.
-fn fault(ended: &Ended, must_succeed: bool) -> Option<String> {
+fn fault(ended: &Finished, must_succeed: bool) -> Option<String> {
     let raw = |c: char| c.is_control() && !"\n\t\r".contains(c);
     let said = || format!("{}: {}", ended.class(), ended.err.trim());
     ended
         .fault()
-        .or_else(|| ended.interrupted.then(|| format!("it did not end within {TIME:?}")))
+        .or_else(|| ended.interrupted.then(|| format!("it did not end within {MAX_OVERRUN:?}")))
         .or_else(|| ended.text().contains(raw).then(|| "it printed control characters".to_owned()))
         .or_else(|| (ended.failed() && (must_succeed || ended.err.is_empty())).then(said))
 }
@@ -225,7 +225,7 @@ mod tests {
     /// Found by an audit: a target that made the program end with a message was no fault.
     #[test]
     fn a_target_must_not_end_the_program() {
-        let ended = |code: i32, err: &str| Ended {
+        let ended = |code: i32, err: &str| Finished {
             status: Some(ExitStatus::from_raw(code << 8)),
             interrupted: false,
             out: String::new(),

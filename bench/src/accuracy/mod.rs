@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use isotherm_core::{Snapshot, TargetId};
-use isotherm_sim::workload::{Layout, Schedule, Workload, play};
+use isotherm_sim::workload::{Schedule, Workload, WorkloadLayout, play};
 use isotherm_sim::{GroundTruth, MachineKind};
 
-use crate::setups::Setup;
+use crate::setups::MonitorSetup;
 
 pub use options::Options;
 pub use row::{Row, row};
@@ -36,7 +36,7 @@ pub struct Observation {
 /// Watches a workload on one kind of machine in one way.
 pub fn watch(
     o: &Options,
-    setup: &Setup,
+    setup: &MonitorSetup,
     machine: MachineKind,
     name: &str,
     w: &Workload,
@@ -47,8 +47,8 @@ pub fn watch(
     }
 }
 
-fn simulated(o: &Options, setup: &Setup, name: &str, w: &Workload) -> Result<Observation> {
-    let schedule = Schedule::new(w, &Layout::new(w, o.seed), Some(o.length(w)))?;
+fn simulated(o: &Options, setup: &MonitorSetup, name: &str, w: &Workload) -> Result<Observation> {
+    let schedule = Schedule::new(w, &WorkloadLayout::new(w, o.seed), Some(o.length(w)))?;
     let played = play((name, w), &schedule, o.seed, setup.attrs)?;
     Ok(Observation {
         snapshots: played.snapshots,

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::Observation;
 use crate::program::{self, Helper};
-use crate::setups::Setup;
+use crate::setups::MonitorSetup;
 use crate::watch_for::watch_for;
 
 /// The workload is started for this much longer than it is watched, and is then ended.
@@ -29,7 +29,7 @@ struct Ready {
 }
 
 /// Watches a workload of this name for `length`.
-pub fn watch(setup: &Setup, seed: u64, name: &str, length: Duration) -> Result<Observation> {
+pub fn watch(setup: &MonitorSetup, seed: u64, name: &str, length: Duration) -> Result<Observation> {
     if !geteuid().is_root() {
         bail!("observing a process requires root: run as root, or with --only simulated");
     }
@@ -74,7 +74,7 @@ fn snapshots(
 }
 
 /// Bytes of a record of `snapshots`.
-fn recorded(setup: &Setup, path: &Path, snapshots: &[Arc<Snapshot>]) -> Result<u64> {
+fn recorded(setup: &MonitorSetup, path: &Path, snapshots: &[Arc<Snapshot>]) -> Result<u64> {
     let begin = snapshots.first().map_or(Nanos(0), |s| s.start);
     let mut writer = Writer::create(
         path,

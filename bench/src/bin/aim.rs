@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use isotherm_bench::program::{Ended, beside, reclaim_by_aim};
-use isotherm_bench::user::{self, AGES, CHANGING, User, WORKLOADS};
+use isotherm_bench::program::{ChildGuard, beside, reclaim_by_aim};
+use isotherm_bench::user::{self, CHANGING, IDLE_TIMES_S, User, WORKLOADS};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::proc;
 use isotherm_linux::swap::Swap;
@@ -37,10 +37,10 @@ struct Course {
     saved: f64,
     /// bytes read back in each minute, in percent of the memory that stays
     back: Vec<f64>,
-    /// bytes that are idle for each of [`AGES`]: sums over the minutes
-    idle: [f64; AGES.len()],
-    /// minutes in which page-out at each of [`AGES`] would have kept the objective
-    kept: [usize; AGES.len()],
+    /// bytes that are idle for each of [`IDLE_TIMES_S`]: sums over the minutes
+    idle: [f64; IDLE_TIMES_S.len()],
+    /// minutes in which page-out at each of [`IDLE_TIMES_S`] would have kept the objective
+    kept: [usize; IDLE_TIMES_S.len()],
 }
 
 fn main() -> Result<()> {
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     sleep(Duration::from_secs(5));
     let aim = format!("refault {}%", o.percent);
     let running = users.iter().map(|user| reclaim_by_aim(&isotherm, user.pid(), &aim));
-    let running = running.collect::<Result<Vec<Ended>>>()?;
+    let running = running.collect::<Result<Vec<ChildGuard>>>()?;
     sleep(Duration::from_secs(180));
     let mut courses = vec![Course::default(); users.len()];
     for _ in 0..o.minutes {
@@ -79,7 +79,7 @@ fn main() -> Result<()> {
         let of_best = fixed.map_or(0.0, |k| course.idle[k]);
         (saved, best) = (saved + course.saved / n as f64, best + of_best / n as f64);
         let fixed = fixed.map_or("none".to_owned(), |k| {
-            format!("{:.0} MiB ({} s)", of_best / n as f64 / MIB, AGES[k])
+            format!("{:.0} MiB ({} s)", of_best / n as f64 / MIB, IDLE_TIMES_S[k])
         });
         println!(
             "{name:<16}{:>6.0} MiB{:>16.1} %{:>22}{:>24}",
@@ -123,7 +123,7 @@ fn minute(users: &mut [User], courses: &mut [Course], percent: f64) -> Result<()
         course.back.push(bytes / resident.all as f64 * 100.0);
         course.saved += saved[i];
         let now = user.idle()?;
-        for k in 0..AGES.len() {
+        for k in 0..IDLE_TIMES_S.len() {
             course.idle[k] += now.idle[k];
             let returned = now.returned[k] - before[i].returned[k];
             course.kept[k] += usize::from(returned <= (all - now.idle[k]) * percent / 100.0);

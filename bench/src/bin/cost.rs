@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use isotherm_bench::load::Shape;
+use isotherm_bench::load::LoadParameters;
 use isotherm_bench::output::save_json;
-use isotherm_bench::setups::{Setup, Setups};
+use isotherm_bench::setups::{MonitorSetup, Setups};
 use isotherm_bench::slices::{OFF, Slice, WatchingCost, figures, order};
 use isotherm_bench::watched_load::WatchedLoad;
 use isotherm_bench::{cpus, load};
@@ -116,13 +116,13 @@ fn check(o: &Options, allowed: &[usize]) -> Result<()> {
 
 fn measure(
     o: &Options,
-    setups: &[Setup],
+    setups: &[MonitorSetup],
     mib: u64,
     threads: usize,
     allowed: &[usize],
 ) -> Result<Case> {
     let (hot, warm) = (Some(o.hot << 20), Some(o.warm << 20));
-    let shape = Shape { hot, warm, ..Shape::of(mib << 20) };
+    let shape = LoadParameters { hot, warm, ..LoadParameters::of(mib << 20) };
     let mut watched = WatchedLoad::start(shape, threads, allowed, setups, o.seed)?;
     let length = Duration::from_millis(o.slice_ms);
     let rounds = order(setups.len() + 1, o.slices, o.seed)
@@ -140,7 +140,7 @@ const HEAD: &str = "\
 |---|---|---|---|---|---|---|---|---|---|
 ";
 
-fn rows(case: &Case, setups: &[Setup]) -> String {
+fn rows(case: &Case, setups: &[MonitorSetup]) -> String {
     let straightforward = setups.iter().position(|s| s.look == Way::Smaps).map(|i| i + 1);
     let other = case.figures.iter().find(|f| Some(f.way) == straightforward).map(|f| f.cpu);
     let ways = case.figures.iter().zip(setups).zip(&case.coverage);

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use io_uring::{IoUring, opcode, types};
 use isotherm_bench::bootstrap::middle;
-use isotherm_bench::program::{self, Ended, Helper, asked};
+use isotherm_bench::program::{self, ChildGuard, Helper, asked};
 use isotherm_core::{BLOCK_SIZE, PAGE_SIZE, Snapshot};
 use isotherm_linux::sys::{process_cpu, thread_cpu};
 use isotherm_record::{Event, Reader};
@@ -63,7 +63,7 @@ const MIN_HZ: f64 = 0.02;
 /// A thread of the load works, and then waits, for this time.
 const TICK: Duration = Duration::from_millis(4);
 /// Accesses after which a thread reports what it has done, also if it is late.
-const BATCH: u64 = 1000;
+const BATCH_ACCESSES: u64 = 1000;
 /// The smallest share of the asked rate with which a figure is valid.
 const MIN_RATE_SHARE: f64 = 0.95;
 
@@ -209,7 +209,7 @@ fn access(
             0.0 => u64::MAX,
             _ => (begin.elapsed().as_secs_f64() * per_second) as u64,
         };
-        let end = due.min(count + BATCH);
+        let end = due.min(count + BATCH_ACCESSES);
         while count < end {
             let page = zone.first + random.next_u64() % zone.pages;
             accessor.access(file, page)?;
@@ -292,14 +292,14 @@ impl Accessor {
     }
 }
 
-fn recorder(isotherm: &Path, path: &Path, record: &Path) -> Result<Ended> {
+fn recorder(isotherm: &Path, path: &Path, record: &Path) -> Result<ChildGuard> {
     let mut command = Command::new(isotherm);
     command.arg("record").arg("--file").arg(path).arg("-o").arg(record);
-    Ok(Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
+    Ok(ChildGuard(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
 }
 
 /// Ends the recorder. Ctrl-C would not do: a shell in the background makes its programs ignore it.
-fn end(recorder: Ended) -> Result<()> {
+fn end(recorder: ChildGuard) -> Result<()> {
     ensure!(recorder.stop(Signal::TERM)?.success(), "the recorder has failed");
     Ok(())
 }

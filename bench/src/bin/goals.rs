@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use isotherm_bench::reclaimer::{GoalPlan, WINDOW, Window, run};
+use isotherm_bench::reclaimer::{GoalPlan, WINDOW, WindowStats, run};
 use isotherm_bench::settling::{overshoot, settled, smoothed};
 use isotherm_core::PAGE_SIZE;
 use isotherm_core::scheme::{Goal, Metrics, Scope};
@@ -90,8 +90,8 @@ fn goals() -> [(&'static str, Vec<Goal>); 4] {
 }
 
 /// The share of a goal that is reached in each window; 1 is all of it.
-fn shares((goal, windows): (&Goal, &[Window])) -> Vec<f64> {
-    let share = |pair: &[Window]| share(goal, &pair[0].metrics, &pair[1].metrics);
+fn shares((goal, windows): (&Goal, &[WindowStats])) -> Vec<f64> {
+    let share = |pair: &[WindowStats]| share(goal, &pair[0].metrics, &pair[1].metrics);
     smoothed(&windows.windows(2).map(share).collect::<Vec<_>>(), SMOOTH)
 }
 

@@ -16,7 +16,7 @@ use isotherm_bench::bootstrap::middle;
 use isotherm_bench::limited::Limited;
 use isotherm_bench::page_cache::drop_cache;
 use isotherm_bench::postgres;
-use isotherm_bench::program::{Ended, beside};
+use isotherm_bench::program::{ChildGuard, beside};
 use isotherm_core::PAGE_SIZE;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -217,7 +217,7 @@ fn run(
     let mut load = group.within(|| {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([ARGUMENT, workload.name]).arg(dir).arg(length.to_string());
-        Ok(Ended(command.stdout(Stdio::piped()).spawn()?))
+        Ok(ChildGuard(command.stdout(Stdio::piped()).spawn()?))
     })?;
     let mut sizes = Vec::new();
     let status = loop {
@@ -245,7 +245,7 @@ fn run(
     Ok(Ran { counted: Counted { reads: (reads > 0).then_some(reads), misses }, cache })
 }
 
-fn start_recorder(isotherm: &Path, dir: &Path, to: &Path) -> Result<Ended> {
+fn start_recorder(isotherm: &Path, dir: &Path, to: &Path) -> Result<ChildGuard> {
     let mut command = Command::new(isotherm);
     command.args(["record", "--reuse", "--dir"]).arg(dir).arg("-o").arg(to);
     // In folders, isotherm finds files only once they are cached.
@@ -255,7 +255,7 @@ fn start_recorder(isotherm: &Path, dir: &Path, to: &Path) -> Result<Ended> {
             command.arg("--file").arg(path);
         }
     }
-    let recorder = Ended(command.stderr(Stdio::null()).spawn()?);
+    let recorder = ChildGuard(command.stderr(Stdio::null()).spawn()?);
     // Until it has loaded its programs.
     sleep(Duration::from_secs(3));
     Ok(recorder)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use isotherm_bench::program::{self, Ended, Helper, asked};
+use isotherm_bench::program::{self, ChildGuard, Helper, asked};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::{Arena, process_cpu};
 use rustix::process::geteuid;
@@ -115,7 +115,7 @@ fn main() -> Result<ExitCode> {
 
 /// Own CPU in percent of a CPU, and wakeups per second.
 fn measure(row: &Row, o: &Options) -> Result<(f64, f64)> {
-    let targets = (0..row.processes).map(|_| start(row)).collect::<Result<Vec<Ended>>>()?;
+    let targets = (0..row.processes).map(|_| start(row)).collect::<Result<Vec<ChildGuard>>>()?;
     let dir = tempfile::tempdir()?;
     let mut recorder = Command::new(program::beside()?);
     recorder.arg("record").arg("-o").arg(dir.path().join("a.rec"));
@@ -123,7 +123,7 @@ fn measure(row: &Row, o: &Options) -> Result<(f64, f64)> {
         recorder.arg("--pid").arg(target.0.id().to_string());
     }
     let recorder = recorder.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    let recorder = Ended(recorder);
+    let recorder = ChildGuard(recorder);
     std::thread::sleep(Duration::from_secs(o.lead_in));
     let pid = recorder.pid();
     let used = || -> Result<_> { Ok((process_cpu(pid).context("it has ended")?, wakeups(pid)?)) };
@@ -142,7 +142,7 @@ fn wakeups(pid: i32) -> Result<u64> {
 }
 
 /// Starts a target, and waits until its memory exists.
-fn start(row: &Row) -> Result<Ended> {
+fn start(row: &Row) -> Result<ChildGuard> {
     let sizes = [row.mib, row.hot_mib, row.threads.into()].map(|n| n.to_string());
     Helper::again(ARGUMENT, sizes)?.ready()
 }

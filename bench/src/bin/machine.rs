@@ -3,11 +3,11 @@
 use anyhow::Result;
 use clap::Parser;
 use isotherm_mm::Fair;
-use isotherm_sim::lab::fairzone::MACHINE;
+use isotherm_sim::lab::fairzone::MACHINE_TOML;
 use isotherm_sim::paged::{
     MachineSpec, PagedMachine, Populate, Stream, StreamOrder, Task, Toucher,
 };
-use isotherm_sim::workload::{Layout, Op, Workload};
+use isotherm_sim::workload::{Op, Workload, WorkloadLayout};
 
 /// 1 GiB, of which each page is touched as often as possible.
 const TOUCHED: &str = "about = 'all at random'\nislands = 0\n\
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
 }
 
 fn machine(seed: u64) -> Result<PagedMachine> {
-    Ok(PagedMachine::new(&MachineSpec::parse(MACHINE)?, Fair::Landed.rules(), seed)?)
+    Ok(PagedMachine::new(&MachineSpec::parse(MACHINE_TOML)?, Fair::Landed.rules(), seed)?)
 }
 
 /// CPU time of this process in s, without that of others.
@@ -68,7 +68,7 @@ fn timed(machine: &mut PagedMachine, task: impl Task + 'static) -> Result<f64> {
 
 fn touched(seed: u64) -> Result<Measured> {
     let (workload, mut m) = (Workload::parse(TOUCHED)?, machine(seed)?);
-    let layout = Layout::new(&workload, seed);
+    let layout = WorkloadLayout::new(&workload, seed);
     let process = m.add_process(usize::try_from(layout.len() / 4096)?);
     timed(&mut m, Populate::new(process))?;
     let (before, phase) = (m.counts().touches, &workload.phases[0]);

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use isotherm_bench::prediction::{Point, curve, factors, played, record};
-use isotherm_bench::program::{Ended, beside};
-use isotherm_bench::user::{self, AGES, User, WORKLOADS};
+use isotherm_bench::prediction::{PredictedPoint, curve, factors, played, record};
+use isotherm_bench::program::{ChildGuard, beside};
+use isotherm_bench::user::{self, IDLE_TIMES_S, User, WORKLOADS};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::proc;
 use isotherm_linux::swap::Swap;
@@ -35,9 +35,9 @@ const MIB: f64 = 1_048_576.0;
 
 /// Memory in bytes, and pages per second.
 struct Cell {
-    predicted: Point,
+    predicted: PredictedPoint,
     /// what `isotherm whatif` predicts
-    played: Point,
+    played: PredictedPoint,
     saved: f64,
     refaults: f64,
     idle: f64,
@@ -47,7 +47,7 @@ struct Cell {
 fn main() -> Result<()> {
     user::run_if_asked()?;
     let mut o = Options::parse();
-    ensure!(o.ages.iter().all(|age| AGES.contains(age)), "ages are among {AGES:?}");
+    ensure!(o.ages.iter().all(|age| IDLE_TIMES_S.contains(age)), "ages are among {IDLE_TIMES_S:?}");
     o.ages.sort_unstable_by(|a, b| b.cmp(a));
     let isotherm = beside()?;
     let _swap = Swap::start(2 << 30)?;
@@ -60,7 +60,7 @@ fn main() -> Result<()> {
     sleep(Duration::from_secs(5));
     let of = |i: usize| dir.path().join(WORKLOADS[i].0);
     let begin = |(i, user)| record(&isotherm, user, &of(i), o.record);
-    for mut recorder in users.iter().enumerate().map(begin).collect::<Result<Vec<Ended>>>()? {
+    for mut recorder in users.iter().enumerate().map(begin).collect::<Result<Vec<ChildGuard>>>()? {
         ensure!(recorder.0.wait()?.success(), "a recorder failed");
     }
     let predict = |i| Ok((curve(&isotherm, &of(i))?, played(&isotherm, &of(i), &o.ages)?));
@@ -73,7 +73,7 @@ fn main() -> Result<()> {
         let running = users
             .iter()
             .map(|user| reclaim(&isotherm, user, *age))
-            .collect::<Result<Vec<Ended>>>()?;
+            .collect::<Result<Vec<ChildGuard>>>()?;
         sleep(Duration::from_secs(age + o.settle));
         for (i, cell) in measure(&mut users, *age, o.measure, &curves)?.into_iter().enumerate() {
             println!(
@@ -92,7 +92,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn point(p: &Point) -> String {
+fn point(p: &PredictedPoint) -> String {
     format!("{:.0}/{:.0}", p.saved / MIB, pages(p.returned))
 }
 
@@ -100,7 +100,7 @@ fn pages(bytes: f64) -> f64 {
     bytes / PAGE_SIZE as f64
 }
 
-fn reclaim(isotherm: &Path, user: &User, age: u64) -> Result<Ended> {
+fn reclaim(isotherm: &Path, user: &User, age: u64) -> Result<ChildGuard> {
     let child = Command::new(isotherm)
         .args(["reclaim", "--pages", "--pid", &user.pid().to_string()])
         .args(["--min-age", &format!("{age}s"), "--watermarks", "none", "--control", "none"])
@@ -108,19 +108,19 @@ fn reclaim(isotherm: &Path, user: &User, age: u64) -> Result<Ended> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    Ok(Ended(child))
+    Ok(ChildGuard(child))
 }
 
 fn measure(
     users: &mut [User],
     age: u64,
     seconds: u64,
-    curves: &[(Vec<Point>, Vec<Point>)],
+    curves: &[(Vec<PredictedPoint>, Vec<PredictedPoint>)],
 ) -> Result<Vec<Cell>> {
-    let at = AGES.iter().position(|a| *a == age).context("no such age")?;
+    let at = IDLE_TIMES_S.iter().position(|a| *a == age).context("no such age")?;
     let mut cells = Vec::new();
     for (user, (curve, played)) in users.iter_mut().zip(curves) {
-        let find = |of: &[Point]| {
+        let find = |of: &[PredictedPoint]| {
             let found = of.iter().find(|p| (p.age - age as f64).abs() < 0.1).copied();
             found.context("the record is too short for this age")
         };
@@ -149,7 +149,7 @@ fn summary(cells: &[Cell]) {
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied().unwrap_or(0.0) * 100.0
     };
-    let reported = |name: &str, error: f64, of: fn(&Cell) -> &Point| {
+    let reported = |name: &str, error: f64, of: fn(&Cell) -> &PredictedPoint| {
         let many = cells.iter().filter(|c| c.refaults >= 50.0);
         let (factor, within, all) = factors(many.map(|c| (pages(of(c).returned), c.refaults)));
         println!(
@@ -157,7 +157,7 @@ fn summary(cells: &[Cell]) {
              factor {factor:.2}, {within} of {all} within 1.5"
         );
     };
-    let off = |p: &Point, c: &Cell| (p.saved / c.saved.max(1.0) - 1.0).abs();
+    let off = |p: &PredictedPoint, c: &Cell| (p.saved / c.saved.max(1.0) - 1.0).abs();
     println!(
         "\n{:.1} % of what was idle is saved in the median",
         median(&|c| c.saved / c.idle.max(1.0))

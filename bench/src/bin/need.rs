@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::Parser;
 use isotherm_bench::limited::Limited;
-use isotherm_bench::prediction::{Point, advised, curve, factors, record};
-use isotherm_bench::program::{Ended, beside};
+use isotherm_bench::prediction::{PredictedPoint, advised, curve, factors, record};
+use isotherm_bench::program::{ChildGuard, beside};
 use isotherm_bench::user::{self, User, WORKLOADS, touches_per_second};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::swap::Swap;
@@ -38,9 +38,9 @@ struct Case {
     /// memory in use without a limit, in bytes
     rest: u64,
     /// what is predicted, by idle time
-    curve: Vec<Point>,
+    curve: Vec<PredictedPoint>,
     /// what `report advice` says
-    advised: Vec<Point>,
+    advised: Vec<PredictedPoint>,
 }
 
 /// Bounds: the mean error of the miss ratio in points, and the median factor.
@@ -75,7 +75,7 @@ fn main() -> Result<()> {
     let recorders = cases
         .iter()
         .map(|case| record(&isotherm, &case.user, &dir.path().join(case.name), o.record))
-        .collect::<Result<Vec<Ended>>>()?;
+        .collect::<Result<Vec<ChildGuard>>>()?;
     for mut recorder in recorders {
         ensure!(recorder.0.wait()?.success(), "a recorder failed");
     }
@@ -125,7 +125,7 @@ fn main() -> Result<()> {
 
 /// Bytes that return per second if `gone` bytes have no room. Memory that is idle for longer than is known does
 /// not come back at one end, and at the rate of the longest known time at the other.
-fn returned(curve: &[Point], gone: f64) -> f64 {
+fn returned(curve: &[PredictedPoint], gone: f64) -> f64 {
     // The longer a time, the less is idle for it.
     let more = curve.partition_point(|p| p.saved >= gone);
     let (x1, y1) = curve.get(more).map_or((0.0, 0.0), |p| (p.saved, p.returned));

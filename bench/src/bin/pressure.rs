@@ -9,7 +9,7 @@ use clap::Parser;
 use isotherm_bench::bootstrap::{Estimate, median_of};
 use isotherm_bench::cpus;
 use isotherm_bench::limited::Limited;
-use isotherm_bench::load::{self, Load, Shape};
+use isotherm_bench::load::{self, LoadParameters, LoadProcess};
 use isotherm_bench::output::save_json;
 use isotherm_bench::setups::Setups;
 use isotherm_bench::slices::{OFF, Slice, order, rate};
@@ -81,13 +81,13 @@ fn main() -> Result<()> {
     // One CPU for the target, the others for the monitors and for reclaim.
     let (theirs, ours) = allowed.split_last().context("no CPU to run on")?;
     cpus::pin(if ours.is_empty() { &allowed } else { ours })?;
-    let shape = Shape {
+    let shape = LoadParameters {
         hot: Some(o.hot << 20),
         streams: true,
         cpus: vec![*theirs],
-        ..Shape::of(o.size << 20)
+        ..LoadParameters::of(o.size << 20)
     };
-    let load = group.within(|| Load::start(shape))?;
+    let load = group.within(|| LoadProcess::start(shape))?;
     let mut watched = WatchedLoad::of(load, vec![*theirs], &setups, o.seed)?;
     let length = Duration::from_millis(o.slice_ms);
     let rounds = order(setups.len() + 1, o.slices, o.seed)

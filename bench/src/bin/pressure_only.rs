@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::Parser;
 use isotherm_bench::limited::Limited;
-use isotherm_bench::program::{Ended, beside, reclaim_by_aim};
+use isotherm_bench::program::{ChildGuard, beside, reclaim_by_aim};
 use isotherm_bench::user::{self, User, WORKLOADS};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::cgroup::{Limit, Version};
@@ -103,7 +103,7 @@ fn main() -> Result<()> {
 fn by_aim(isotherm: &Path, cases: &mut [Case], o: &Options) -> Result<Vec<Outcome>> {
     let aim = format!("refault {}%", o.percent);
     let running = cases.iter().map(|case| reclaim_by_aim(isotherm, case.user.pid(), &aim));
-    let running = running.collect::<Result<Vec<Ended>>>()?;
+    let running = running.collect::<Result<Vec<ChildGuard>>>()?;
     sleep(Duration::from_secs(60 * o.settle));
     let outcomes = measure(cases, 60 * o.measure, |_| Ok(()))?;
     drop(running);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use isotherm_bench::program::{self, Ended};
+use isotherm_bench::program::{self, ChildGuard};
 use isotherm_bench::{many, usage};
 use rustix::process::geteuid;
 
@@ -41,7 +41,8 @@ fn main() -> Result<()> {
     let all = u64::from(o.processes).saturating_mul(o.size);
     ensure!(o.size > 0 && all <= 1 << 15, "{all} MiB in all: choose 1 to 32768");
     ensure!(o.every > 0, "a row each 0 s: choose 1 or more");
-    let them: Result<Vec<Ended>> = (0..o.processes).map(|_| many::start(o.size << 20)).collect();
+    let them: Result<Vec<ChildGuard>> =
+        (0..o.processes).map(|_| many::start(o.size << 20)).collect();
     let them = them?;
     let dir = tempfile::tempdir()?;
     let socket = dir.path().join("control.sock");
@@ -51,7 +52,7 @@ fn main() -> Result<()> {
     service.args(["--min-age", &o.min_age]);
     let said = dir.path().join("said");
     service.stdout(Stdio::null()).stderr(File::create(&said)?);
-    let service = Ended(service.spawn()?);
+    let service = ChildGuard(service.spawn()?);
     let pid = service.pid();
     println!(
         "| after, s | own CPU, % | seen, % | processes | regions | own memory, MiB | 20 MiB + 1 KiB a region |\n\

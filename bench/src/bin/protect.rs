@@ -11,7 +11,7 @@ use clap::Parser;
 use isotherm_bench::limited::Limited;
 use isotherm_bench::page_cache::drop_cache;
 use isotherm_bench::postgres;
-use isotherm_bench::program::{Ended, beside};
+use isotherm_bench::program::{ChildGuard, beside};
 use rustix::process::Signal;
 
 #[derive(Parser)]
@@ -129,19 +129,19 @@ fn run(
 }
 
 /// Reads the whole table repeatedly.
-fn scan(dir: &Path) -> Result<Ended> {
+fn scan(dir: &Path) -> Result<ChildGuard> {
     let script = dir.join("scan.sql");
     std::fs::write(&script, "SELECT sum(abalance) FROM pgbench_accounts;\n")?;
     let mut run = postgres::pgbench(dir)?;
     run.args(["-n", "-c", "1", "-T", "3600", "-f"]).arg(&script).arg("postgres");
-    Ok(Ended(run.spawn()?))
+    Ok(ChildGuard(run.spawn()?))
 }
 
-fn start_isotherm(isotherm: &Path, dir: &Path) -> Result<Ended> {
+fn start_isotherm(isotherm: &Path, dir: &Path) -> Result<ChildGuard> {
     let mut command = Command::new(isotherm);
     command.args(["run", "--dir"]).arg(dir.join("data/base"));
     SCHEMES.iter().for_each(|line| _ = command.args(["--scheme-line", line]));
-    let acting = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+    let acting = ChildGuard(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
     sleep(Duration::from_secs(1));
     Ok(acting)
 }

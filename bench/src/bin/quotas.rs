@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
-use isotherm_bench::quotas::{Bounds, priority, resume, size, time};
+use isotherm_bench::quotas::{BrokenBounds, priority, resume, size, time};
 use isotherm_bench::{fading, toucher};
 use isotherm_linux::swap::Swap;
 
@@ -30,8 +30,8 @@ fn main() -> Result<()> {
     let o = Options::parse();
     let _swap = Swap::start(SWAP)?;
     eprintln!("if this program is killed, restore its changes by hand: {}", Swap::HOW_TO_REMOVE);
-    let mut bounds = Bounds::default();
-    type Print = fn(&mut Bounds) -> Result<()>;
+    let mut bounds = BrokenBounds::default();
+    type Print = fn(&mut BrokenBounds) -> Result<()>;
     let tables: [(Table, Print); 4] = [
         (Table::Time, time),
         (Table::Size, size),

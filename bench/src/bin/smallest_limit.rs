@@ -13,7 +13,7 @@ use clap::Parser;
 use isotherm_bench::limit_search::{Predicted, Trials, Tried};
 use isotherm_bench::limited::Limited;
 use isotherm_bench::prediction::record;
-use isotherm_bench::program::{Ended, beside};
+use isotherm_bench::program::{ChildGuard, beside};
 use isotherm_bench::user::{self, Scale, User, WORKLOADS};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::swap::Swap;
@@ -129,7 +129,7 @@ fn main() -> Result<()> {
     sleep(Duration::from_secs(5));
     let of = |case: &Case| dir.path().join(case.name);
     let recorders = cases.iter().map(|case| record(&isotherm, &case.user, &of(case), o.record));
-    for mut recorder in recorders.collect::<Result<Vec<Ended>>>()? {
+    for mut recorder in recorders.collect::<Result<Vec<ChildGuard>>>()? {
         ensure!(recorder.0.wait()?.success(), "a recorder failed");
     }
     for case in &mut cases {

@@ -10,7 +10,7 @@ use clap::Parser;
 use isotherm::Selection;
 use isotherm::stacks::{StackNews, StackOptions, Stacks};
 use isotherm_bench::bootstrap::median_of;
-use isotherm_bench::program::Ended;
+use isotherm_bench::program::ChildGuard;
 use isotherm_bench::{cpus, usage};
 use isotherm_core::{FaultKind, Nanos, TargetId};
 use isotherm_linux::sys::{monotonic, own_cpu};
@@ -104,11 +104,11 @@ fn words(rate: u64) -> String {
 }
 
 /// Starts a program under `SCHED_FIFO`.
-fn start(kind: &str, rate: u64, cpu: usize) -> Result<Ended> {
+fn start(kind: &str, rate: u64, cpu: usize) -> Result<ChildGuard> {
     let me = std::env::current_exe()?;
     let mut command = Command::new("taskset");
     command.args(["-c", &cpu.to_string(), "chrt", "--fifo", "1"]).arg(me);
-    let program = Ended(command.args(["--be", kind, &rate.to_string()]).spawn()?);
+    let program = ChildGuard(command.args(["--be", kind, &rate.to_string()]).spawn()?);
     // It fills its memory first.
     std::thread::sleep(Duration::from_secs(2));
     Ok(program)
@@ -129,7 +129,7 @@ struct Slice {
     represented: u64,
 }
 
-fn compare(program: &Ended, by: By, o: &Options) -> Result<Vec<(Slice, Slice)>> {
+fn compare(program: &ChildGuard, by: By, o: &Options) -> Result<Vec<(Slice, Slice)>> {
     let pair = |i: usize| -> Result<(Slice, Slice)> {
         let seconds = Duration::from_secs(o.seconds);
         if i.is_multiple_of(2) {
@@ -143,7 +143,7 @@ fn compare(program: &Ended, by: By, o: &Options) -> Result<Vec<(Slice, Slice)>> 
     (0..o.pairs).map(pair).collect()
 }
 
-fn slice(program: &Ended, by: Option<By>, time: Duration) -> Result<Slice> {
+fn slice(program: &ChildGuard, by: Option<By>, time: Duration) -> Result<Slice> {
     let pid = program.pid();
     let target = Selection::pid(pid);
     let _event = (by == Some(By::IdleEvent)).then(|| idle_event(pid)).transpose()?;

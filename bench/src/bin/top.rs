@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use isotherm_bench::many;
-use isotherm_bench::program::{self, Ended};
+use isotherm_bench::program::{self, ChildGuard};
 use isotherm_bench::threads::Threads;
 use rustix::process::geteuid;
 
@@ -47,14 +47,15 @@ fn main() -> Result<()> {
     ensure!((1..=1000).contains(&o.processes), "{} processes: choose 1 to 1000", o.processes);
     let all = u64::from(o.processes).saturating_mul(o.size);
     ensure!(o.size > 0 && all <= 1 << 15, "{all} MiB in all: choose 1 to 32768");
-    let them: Result<Vec<Ended>> = (0..o.processes).map(|_| many::start(o.size << 20)).collect();
+    let them: Result<Vec<ChildGuard>> =
+        (0..o.processes).map(|_| many::start(o.size << 20)).collect();
     let them = them?;
     let pids: String = them.iter().map(|p| format!(" --pid {}", p.0.id())).collect();
     let line = format!("stty cols 120 rows 40; exec {} top{pids}", program::beside()?.display());
     let mut script = Command::new("script");
     script.args(["-qefc", &line, "/dev/null"]).env("COLORTERM", "truecolor").env("TERM", "xterm");
     script.stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut script = Ended(script.spawn().context("cannot start script, of util-linux")?);
+    let mut script = ChildGuard(script.spawn().context("cannot start script, of util-linux")?);
     let mut keys = script.0.stdin.take().context("no standard input")?;
     std::thread::sleep(Duration::from_secs(o.lead_in / 2));
     keys.write_all(match o.page {

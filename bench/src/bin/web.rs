@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, ValueEnum};
 use hdrhistogram::Histogram;
-use isotherm::control::{Answer, Request};
+use isotherm::control::{Request, Response};
 use isotherm::session::History;
 use isotherm_bench::bootstrap::middle;
-use isotherm_bench::program::{self, Ended};
+use isotherm_bench::program::{self, ChildGuard};
 use isotherm_bench::synthetic;
 use isotherm_bench::threads::Threads;
 use isotherm_core::{Nanos, TargetId};
@@ -112,7 +112,7 @@ fn main() -> Result<()> {
 
 /// A running `isotherm web`.
 struct Web {
-    child: Ended,
+    child: ChildGuard,
     port: u16,
     token: String,
 }
@@ -120,7 +120,7 @@ struct Web {
 impl Web {
     fn start(command: &mut Command) -> Result<Self> {
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let mut child = Ended(child);
+        let mut child = ChildGuard(child);
         let out = child.0.stdout.take().context("no output")?;
         let mut line = String::new();
         BufReader::new(out).read_line(&mut line)?;
@@ -380,12 +380,12 @@ const MAX_JITTER: f64 = 0.05;
 const WINDOW_MS: f64 = 60e3;
 
 /// A live page of the workload `zipf`, and the process that runs it.
-fn live_page(isotherm: &Path) -> Result<(Ended, Web)> {
+fn live_page(isotherm: &Path) -> Result<(ChildGuard, Web)> {
     let mut load = Command::new(isotherm);
     load.args(["lab", "workload", "zipf", "--duration", "10min"])
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let load = Ended(load.spawn()?);
+    let load = ChildGuard(load.spawn()?);
     // The memory of the workload must be there.
     std::thread::sleep(Duration::from_secs(2));
     let pid = load.0.id().to_string();
@@ -618,7 +618,7 @@ fn day(isotherm: &Path) -> Result<()> {
     let socket = dir.path().join("socket");
     let mut snapshots = synthetic::snapshots(300, Duration::from_secs(1), 60).take(DAY);
     let answer = move |request| match request {
-        Request::Status => Answer::status(serde_json::json!({ "seconds": DAY })),
+        Request::Status => Response::status(serde_json::json!({ "seconds": DAY })),
         Request::Snapshot { from: Some(_), .. } => {
             let command = "/usr/bin/server --made-up".to_owned();
             let fact = TargetInfo { id: TargetId(0), pid: Some(4711), command };
@@ -627,11 +627,11 @@ fn day(isotherm: &Path) -> Result<()> {
                 some.push(Event::Snapshot(Arc::new(s)));
             }
             match some.since(Nanos(0)) {
-                Ok(answer) => Answer::snapshot(answer),
-                Err(e) => Answer::refused(e.to_string()),
+                Ok(answer) => Response::snapshot(answer),
+                Err(e) => Response::refused(e.to_string()),
             }
         }
-        _ => Answer::done(),
+        _ => Response::done(),
     };
     fake_service::serve(&socket, answer)?;
     let mut command = Command::new(isotherm);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, de::Error};
 
 /// An action in the log.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Line {
+pub struct AuditLine {
     /// the target
     pub pid: i32,
     #[serde(deserialize_with = "address")]
@@ -29,7 +29,7 @@ fn address<'de, D: Deserializer<'de>>(text: D) -> Result<u64, D::Error> {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(D::Error::custom)
 }
 
-impl Line {
+impl AuditLine {
     /// Its addresses.
     pub fn range(&self) -> AddrRange {
         AddrRange::new(self.start, self.end)
@@ -37,19 +37,19 @@ impl Line {
 }
 
 /// Reads a whole log.
-pub fn read(path: &Path) -> Result<Vec<Line>> {
+pub fn read(path: &Path) -> Result<Vec<AuditLine>> {
     parse(&std::fs::read_to_string(path).context("no log")?)
 }
 
 /// Parses the lines of a log.
-pub fn parse(text: &str) -> Result<Vec<Line>> {
+pub fn parse(text: &str) -> Result<Vec<AuditLine>> {
     let line = |l: &str| serde_json::from_str(l).with_context(|| format!("in the log: {l}"));
     text.lines().map(line).collect()
 }
 
 /// The sum of the actions in a window of the quota.
 #[derive(Debug, Clone, Copy)]
-pub struct Window {
+pub struct QuotaWindow {
     /// its number
     pub number: u64,
     /// bytes in it
@@ -61,14 +61,14 @@ pub struct Window {
 }
 
 /// The windows with actions.
-pub fn windows(log: &[Line]) -> Vec<Window> {
+pub fn windows(log: &[AuditLine]) -> Vec<QuotaWindow> {
     let mut so_far = 0;
-    let window = |lines: &[Line]| {
+    let window = |lines: &[AuditLine]| {
         let number = lines.first().map_or(0, |l| l.window);
         let applied = lines.iter().map(|l| l.applied).sum();
         so_far += applied;
         let took = Duration::from_micros(lines.iter().map(|l| l.took_us).sum());
-        Window { number, applied, took, so_far }
+        QuotaWindow { number, applied, took, so_far }
     };
     log.chunk_by(|a, b| a.window == b.window).map(window).collect()
 }

@@ -4,9 +4,9 @@ use anyhow::{Result, ensure};
 
 /// Bounds that were broken.
 #[derive(Debug, Default)]
-pub struct Bounds(Vec<String>);
+pub struct BrokenBounds(Vec<String>);
 
-impl Bounds {
+impl BrokenBounds {
     /// Records `what` as broken unless the condition is true.
     pub fn expect(&mut self, is_so: bool, what: impl FnOnce() -> String) {
         if !is_so {

@@ -10,7 +10,7 @@ mod size;
 mod swapped;
 mod time;
 
-pub use bounds::Bounds;
+pub use bounds::BrokenBounds;
 pub use priority::priority;
 pub use resume::resume;
 pub use size::size;

@@ -7,8 +7,8 @@ use isotherm_core::PAGE_SIZE;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::run::{COLD, Run};
-use super::{Bounds, swapped};
+use super::run::{COLD_SECONDS, RunParameters};
+use super::{BrokenBounds, swapped};
 use crate::fading::Fading;
 
 /// Number of times, one after the other, at which memory falls idle.
@@ -35,7 +35,7 @@ const CASES: [Case; 3] = [
 const AGE: &str = "weights = { age = 1 },";
 
 /// Prints how old the paged-out memory is.
-pub fn priority(bounds: &mut Bounds) -> Result<()> {
+pub fn priority(bounds: &mut BrokenBounds) -> Result<()> {
     println!("| weights | cold, MiB | gone, MiB | of those, of the coldest tenth, % | regions |");
     println!("|---|---|---|---|---|");
     // All cases run at once, because each waits until memory has aged.
@@ -80,7 +80,7 @@ impl Case {
         let mut target = Fading::start(PAGES, &ends)?;
         let all = target.range().len() / PAGE_SIZE;
         // The first turn comes at once, when no memory is cold, and the next one when all memory is.
-        let idle = APART * u32::try_from(TIMES)? + Duration::from_secs(2 * COLD);
+        let idle = APART * u32::try_from(TIMES)? + Duration::from_secs(2 * COLD_SECONDS);
         let scheme = format!(
             "apply_interval = \"{}s\"\nquota = {{ {} bytes = {}, reset = \"1h\" }}",
             idle.as_secs(),
@@ -89,7 +89,7 @@ impl Case {
         );
         let on = [(target.pid(), target.range())];
         let length = idle + Duration::from_secs(4);
-        let run = Run { scheme: &scheme, on: &on, length, options: self.options };
+        let run = RunParameters { scheme: &scheme, on: &on, length, options: self.options };
         let ran = std::thread::scope(|scope| {
             let running = scope.spawn(|| run.run());
             target.begin()?;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 
-use super::audit::Line;
-use super::run::{COLD, Run};
-use super::{Bounds, swapped};
+use super::audit::AuditLine;
+use super::run::{COLD_SECONDS, RunParameters};
+use super::{BrokenBounds, swapped};
 use crate::toucher::Toucher;
 
 const PAGES: u64 = 12_345;
@@ -15,7 +15,7 @@ const PAGES: u64 = 12_345;
 const QUOTA: u64 = 2_345 * PAGE_SIZE;
 
 /// Prints in which order a scheme acts.
-pub fn resume(bounds: &mut Bounds) -> Result<()> {
+pub fn resume(bounds: &mut BrokenBounds) -> Result<()> {
     println!(
         "| processes | windows | begin exactly where the one before stopped | pages gone over | twice | \
          left out | in swap |"
@@ -24,7 +24,7 @@ pub fn resume(bounds: &mut Bounds) -> Result<()> {
     [1, 2].iter().try_for_each(|&processes| row(processes, bounds))
 }
 
-fn row(processes: u64, bounds: &mut Bounds) -> Result<()> {
+fn row(processes: u64, bounds: &mut BrokenBounds) -> Result<()> {
     let mut targets = Vec::new();
     for _ in 0..processes {
         let mut target = Toucher::start(PAGES * PAGE_SIZE, Some(false))?;
@@ -33,12 +33,13 @@ fn row(processes: u64, bounds: &mut Bounds) -> Result<()> {
     }
     let on: Vec<(i32, AddrRange)> = targets.iter().map(|t| (t.pid(), t.range())).collect();
     let windows = (processes * PAGES * PAGE_SIZE).div_ceil(QUOTA);
-    let length = Duration::from_secs(windows + COLD + 4);
+    let length = Duration::from_secs(windows + COLD_SECONDS + 4);
     let scheme = format!("quota = {{ bytes = {QUOTA} }}");
-    let log = Run { scheme: &scheme, on: &on, length, options: &[] }.run()?.log;
+    let log = RunParameters { scheme: &scheme, on: &on, length, options: &[] }.run()?.log;
     let begun = log.chunk_by(|a, b| a.window == b.window).count();
-    let follows =
-        |a: &Line, b: &Line| next(&on, a.pid, a.range().end) == Some((b.pid, b.range().start));
+    let follows = |a: &AuditLine, b: &AuditLine| {
+        next(&on, a.pid, a.range().end) == Some((b.pid, b.range().start))
+    };
     let pairs = || log.windows(2).filter_map(|pair| pair.first().zip(pair.last()));
     let exact = pairs().filter(|(a, b)| a.window != b.window && follows(a, b)).count();
     let astray = pairs().filter(|(a, b)| !follows(a, b)).count();
@@ -69,7 +70,7 @@ fn next(on: &[(i32, AddrRange)], pid: i32, end: u64) -> Option<(i32, u64)> {
 }
 
 /// How often each page of `range` was gone over.
-fn times(log: &[Line], pid: i32, range: AddrRange) -> Vec<u32> {
+fn times(log: &[AuditLine], pid: i32, range: AddrRange) -> Vec<u32> {
     let mut times = vec![0; usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0)];
     for r in log.iter().filter(|l| l.pid == pid).filter_map(|l| l.range().intersect(&range)) {
         let page = |address: u64| usize::try_from((address - range.start) / PAGE_SIZE).unwrap_or(0);

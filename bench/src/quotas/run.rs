@@ -7,14 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use isotherm_core::AddrRange;
 
-use super::audit::{self, Line};
+use super::audit::{self, AuditLine};
 use crate::{program, usage};
 
 /// Time in seconds from which memory is cold.
-pub const COLD: u64 = 3;
+pub const COLD_SECONDS: u64 = 3;
 
 /// The parameters of a run.
-pub struct Run<'a> {
+pub struct RunParameters<'a> {
     /// the scheme without its action, its processes and its minimum age
     pub scheme: &'a str,
     /// the processes and their address ranges
@@ -27,12 +27,12 @@ pub struct Run<'a> {
 
 /// The results of a run.
 pub struct Ran {
-    pub log: Vec<Line>,
+    pub log: Vec<AuditLine>,
     /// CPU time of all of it
     pub cpu: Duration,
 }
 
-impl Run<'_> {
+impl RunParameters<'_> {
     /// Runs the program to page out cold memory.
     pub fn run(&self) -> Result<Ran> {
         let dir = tempfile::tempdir()?;
@@ -64,7 +64,7 @@ impl Run<'_> {
             )
         });
         format!(
-            "[[scheme]]\naction = \"pageout\"\nrate = {{ max = 0 }}\nage = {{ min = \"{COLD}s\" }}\n\
+            "[[scheme]]\naction = \"pageout\"\nrate = {{ max = 0 }}\nage = {{ min = \"{COLD_SECONDS}s\" }}\n\
              filters = [{}]\n{}\n",
             only.collect::<String>(),
             self.scheme

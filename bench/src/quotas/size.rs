@@ -6,8 +6,8 @@ use anyhow::Result;
 use isotherm_core::PAGE_SIZE;
 
 use super::audit::windows;
-use super::run::{COLD, Run};
-use super::{Bounds, swapped};
+use super::run::{COLD_SECONDS, RunParameters};
+use super::{BrokenBounds, swapped};
 use crate::toucher::Toucher;
 
 /// Quotas per second, in pages.
@@ -16,7 +16,7 @@ const QUOTAS: [u64; 3] = [256, 2049, 16_384];
 const WINDOWS: u64 = 6;
 
 /// Prints how many bytes a scheme acts on.
-pub fn size(bounds: &mut Bounds) -> Result<()> {
+pub fn size(bounds: &mut BrokenBounds) -> Result<()> {
     println!(
         "| quota in bytes a second | windows | of those, full to the byte | most in one | in all, by \
          the log | VmSwap | in swap by pagemap |"
@@ -25,14 +25,14 @@ pub fn size(bounds: &mut Bounds) -> Result<()> {
     QUOTAS.iter().try_for_each(|&pages| row(pages * PAGE_SIZE, bounds))
 }
 
-fn row(quota: u64, bounds: &mut Bounds) -> Result<()> {
+fn row(quota: u64, bounds: &mut BrokenBounds) -> Result<()> {
     let mut target =
         Toucher::start(quota * WINDOWS + quota / 2 / PAGE_SIZE * PAGE_SIZE, Some(false))?;
     target.rest()?;
     let on = [(target.pid(), target.range())];
-    let length = Duration::from_secs(WINDOWS + COLD + 4);
+    let length = Duration::from_secs(WINDOWS + COLD_SECONDS + 4);
     let scheme = format!("quota = {{ bytes = {quota} }}");
-    let ran = Run { scheme: &scheme, on: &on, length, options: &[] }.run()?;
+    let ran = RunParameters { scheme: &scheme, on: &on, length, options: &[] }.run()?;
     let all = windows(&ran.log);
     let full = all.iter().filter(|w| w.applied == quota).count();
     let most = all.iter().map(|w| w.applied).max().unwrap_or_default();

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::audit::windows;
-use super::run::{COLD, Run};
-use super::{Bounds, swapped};
+use super::run::{COLD_SECONDS, RunParameters};
+use super::{BrokenBounds, swapped};
 use crate::toucher::Toucher;
 
 /// Quotas per second, in ms.
@@ -18,7 +18,7 @@ const BESIDE: f64 = 15.0;
 const SPEED: u64 = 1280;
 
 /// Prints how much of its quota of time a scheme uses.
-pub fn time(bounds: &mut Bounds) -> Result<()> {
+pub fn time(bounds: &mut BrokenBounds) -> Result<()> {
     println!(
         "| quota in ms a second | windows | the worst, % of the quota | the median, % | MiB in the \
          median window | CPU in ms a second: watching alone | acting, by the log | beyond both |"
@@ -27,14 +27,14 @@ pub fn time(bounds: &mut Bounds) -> Result<()> {
     QUOTAS.iter().try_for_each(|&ms| row(ms, bounds))
 }
 
-fn row(ms: u32, bounds: &mut Bounds) -> Result<()> {
+fn row(ms: u32, bounds: &mut BrokenBounds) -> Result<()> {
     let mut target = Toucher::start((u64::from(WINDOWS * ms) * SPEED) << 10, Some(false))?;
     target.rest()?;
     let on = [(target.pid(), target.range())];
-    let length = Duration::from_secs(u64::from(WINDOWS) + COLD + 1);
+    let length = Duration::from_secs(u64::from(WINDOWS) + COLD_SECONDS + 1);
     let run = |time: u32| {
         let scheme = format!("quota = {{ time = \"{time}ms\" }}");
-        Run { scheme: &scheme, on: &on, length, options: &[] }.run()
+        RunParameters { scheme: &scheme, on: &on, length, options: &[] }.run()
     };
     let idle = run(0)?;
     let ran = run(ms)?;

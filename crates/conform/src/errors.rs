@@ -6,7 +6,7 @@ use isotherm_core::AddrRange;
 use isotherm_linux::sys::{self, Existing, NodeMask, PolicyMode, bind, set_policy};
 use rustix::io::Errno;
 
-use crate::memory::{Memory, even, mask, policy};
+use crate::memory::{BasePages, even, mask, policy};
 use crate::{Bench, Outcome};
 
 /// A node number that does not exist on any current machine.
@@ -37,7 +37,7 @@ pub fn task(bench: &Bench) -> Outcome {
 }
 
 pub fn range(bench: &Bench) -> Outcome {
-    let m = Memory::new(4)?;
+    let m = BasePages::new(4)?;
     let here = mask(&bench.nodes);
     let mut modes = vec![PolicyMode::BIND, PolicyMode::INTERLEAVE];
     modes.extend(bench.weighted.then_some(PolicyMode::WEIGHTED_INTERLEAVE));
@@ -68,7 +68,7 @@ pub fn range(bench: &Bench) -> Outcome {
 /// The kernel refuses to bind strictly (`MPOL_MF_STRICT`) memory that is already on another node.
 pub fn strict(bench: &Bench) -> Outcome {
     let [first, second, ..] = bench.nodes[..] else { return Err("there is one node".into()) };
-    let m = Memory::new(4)?;
+    let m = BasePages::new(4)?;
     policy(PolicyMode::BIND, &[first])?;
     m.lies_by(&even(&[first])?)?;
     let mut modes = vec![PolicyMode::BIND, PolicyMode::PREFERRED, PolicyMode::INTERLEAVE];

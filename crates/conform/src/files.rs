@@ -9,7 +9,7 @@ use isotherm_linux::sys::{Existing, PolicyMode};
 use isotherm_mm::mempolicy::NodeWeights;
 use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
 
-use crate::memory::{Memory, even, policy};
+use crate::memory::{BasePages, even, policy};
 use crate::ranges::bind_range;
 use crate::{Bench, Outcome, PAGES, ROUNDS};
 
@@ -34,13 +34,13 @@ fn unnamed(dir: &Path) -> rustix::io::Result<OwnedFd> {
     openat(CWD, dir, flags, Mode::RUSR | Mode::WUSR)
 }
 
-fn cached(pages: u64) -> Result<Memory, String> {
+fn cached(pages: u64) -> Result<BasePages, String> {
     let file = on_a_file_system().ok_or("there is no file system any more")?;
-    Memory::written(&file, pages)
+    BasePages::written(&file, pages)
 }
 
 /// Tests files that are bound to each node, and files that prefer it.
-fn on_each_node(bench: &Bench, file: fn(u64) -> Result<Memory, String>) -> Outcome {
+fn on_each_node(bench: &Bench, file: fn(u64) -> Result<BasePages, String>) -> Outcome {
     for &node in &bench.nodes {
         for mode in [PolicyMode::BIND, PolicyMode::PREFERRED] {
             policy(mode, &[node])?;
@@ -52,7 +52,7 @@ fn on_each_node(bench: &Bench, file: fn(u64) -> Result<Memory, String>) -> Outco
 }
 
 pub fn memory_on_nodes(bench: &Bench) -> Outcome {
-    on_each_node(bench, Memory::of_file)
+    on_each_node(bench, BasePages::of_file)
 }
 
 pub fn cache_on_nodes(bench: &Bench) -> Outcome {
@@ -63,17 +63,17 @@ pub fn cache_on_nodes(bench: &Bench) -> Outcome {
 /// any number.
 pub fn memory_weighted(bench: &Bench) -> Outcome {
     policy(PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes)?;
-    whole_rounds(bench, &Memory::of_file(ROUNDS * bench.weights.total())?)
+    whole_rounds(bench, &BasePages::of_file(ROUNDS * bench.weights.total())?)
 }
 
 /// A policy that is set for a range of a tmpfs file is a policy of the file.
 pub fn memory_range_weighted(bench: &Bench) -> Outcome {
-    let m = Memory::of_file(ROUNDS * bench.weights.total())?;
+    let m = BasePages::of_file(ROUNDS * bench.weights.total())?;
     bind_range(&m, PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes, Existing::Leave)?;
     whole_rounds(bench, &m)
 }
 
-fn whole_rounds(bench: &Bench, m: &Memory) -> Outcome {
+fn whole_rounds(bench: &Bench, m: &BasePages) -> Outcome {
     let rounds = bench.weights.nodes().iter().map(|&(node, w)| (node, ROUNDS * u64::from(w)));
     m.counts_are(&rounds.collect::<Vec<_>>())
 }
@@ -93,8 +93,8 @@ fn by_turn(mode: PolicyMode, weights: &NodeWeights) -> Outcome {
     policy(mode, &nodes)?;
     // For each size, as many files as there are nodes, with page counts that are not whole rounds.
     let each = (1..=FILES).flat_map(|i| (1..=nodes.len() as u64).map(move |j| FILE * i + j % 10));
-    let files = each.map(cached).collect::<Result<Vec<Memory>, String>>()?;
-    let all: u64 = files.iter().map(Memory::pages).sum();
+    let files = each.map(cached).collect::<Result<Vec<BasePages>, String>>()?;
+    let all: u64 = files.iter().map(BasePages::pages).sum();
     let mut sum = 0;
     for &(node, weight) in weights.nodes() {
         let found = files.iter().map(|f| f.count(node)).sum::<Result<u64, String>>()?;

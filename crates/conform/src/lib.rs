@@ -12,7 +12,7 @@ mod ranges;
 use std::fmt::Write;
 
 use isotherm::interleave::InterleaveError;
-use isotherm::interleave::rule::{Machine, text};
+use isotherm::interleave::rule::{MachineNodes, text};
 use isotherm_linux::numa::NumaError;
 use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
 use isotherm_mm::mempolicy::NodeWeights;
@@ -150,7 +150,7 @@ const NOT_HERE: &str = "not here";
 
 impl Bench {
     fn here() -> Result<Self, InterleaveError> {
-        let machine = Machine::read()?;
+        let machine = MachineNodes::read()?;
         let allowed = allowed_nodes().map_err(NumaError::Policy)?;
         let nodes: Vec<u32> =
             machine.nodes.iter().map(|n| n.node).filter(|&n| allowed.contains(n)).collect();

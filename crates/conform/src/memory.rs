@@ -5,45 +5,45 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use isotherm_linux::sys::{Arena, Backing, NodeMask, PolicyMode, page_nodes, set_policy};
+use isotherm_linux::sys::{Arena, ArenaKind, NodeMask, PolicyMode, page_nodes, set_policy};
 use isotherm_mm::mempolicy::NodeWeights;
 
 use crate::Outcome;
 
 /// Base pages. The first few pages of the mapping are not used, so that the memory does not start at the start
 /// of a round.
-pub struct Memory {
+pub struct BasePages {
     arena: Arena,
     first: u64,
     pages: u64,
 }
 
-impl Memory {
+impl BasePages {
     /// `pages` untouched pages of anonymous memory, starting at an odd page of the mapping.
     pub fn new(pages: u64) -> Result<Self, String> {
-        Self::mapped_by(Arena::map, pages, Backing::Base)
+        Self::mapped_by(Arena::map, pages, ArenaKind::Base)
     }
 
-    /// Like [`Memory::new`], but a forked child inherits the memory.
+    /// Like [`BasePages::new`], but a forked child inherits the memory.
     pub fn inherited(pages: u64) -> Result<Self, String> {
-        Self::mapped_by(Arena::map, pages, Backing::Inherited)
+        Self::mapped_by(Arena::map, pages, ArenaKind::Inherited)
     }
 
-    /// Like [`Memory::new`], in a file in memory.
+    /// Like [`BasePages::new`], in a file in memory.
     pub fn of_file(pages: u64) -> Result<Self, String> {
-        Self::mapped_by(Arena::map_file, pages, Backing::Base)
+        Self::mapped_by(Arena::map_file, pages, ArenaKind::Base)
     }
 
     fn mapped_by(
         map: fn(u64) -> io::Result<Arena>,
         pages: u64,
-        backing: Backing,
+        backing: ArenaKind,
     ) -> Result<Self, String> {
         const FIRST: u64 = 3;
         let len = (FIRST + pages) * PAGE_SIZE;
         let arena = map(len).map_err(text)?;
         arena.back(AddrRange::new(0, len), backing).map_err(text)?;
-        Ok(Memory { arena, first: FIRST, pages })
+        Ok(BasePages { arena, first: FIRST, pages })
     }
 
     /// A file that is written page by page, so that each page has a folio of its own.
@@ -53,7 +53,7 @@ impl Memory {
             file.write_all_at(&page, at * PAGE_SIZE).map_err(text)?;
         }
         let arena = Arena::of_file(file, pages * PAGE_SIZE).map_err(text)?;
-        let memory = Memory { arena, first: 0, pages };
+        let memory = BasePages { arena, first: 0, pages };
         // The pages are in the page cache, but not mapped yet.
         memory.touch();
         Ok(memory)
@@ -86,13 +86,13 @@ impl Memory {
         self.lies_by_index(weights, |page| page)
     }
 
-    /// Like [`Memory::lies_by`], for memory where the rule uses `index` in place of the page number.
+    /// Like [`BasePages::lies_by`], for memory where the rule uses `index` in place of the page number.
     pub fn lies_by_index(&self, weights: &NodeWeights, index: impl Fn(u64) -> u64) -> Outcome {
         self.touch();
         self.is_by_index(weights, index)
     }
 
-    /// Like [`Memory::lies_by`], without touching the pages.
+    /// Like [`BasePages::lies_by`], without touching the pages.
     pub fn is_by(&self, weights: &NodeWeights) -> Outcome {
         self.is_by_index(weights, |page| page)
     }
@@ -108,7 +108,7 @@ impl Memory {
     }
 }
 
-impl Memory {
+impl BasePages {
     /// The number of pages on `node`.
     pub fn count(&self, node: u32) -> Result<u64, String> {
         Ok(self.nodes()?.iter().filter(|&&n| n == signed(node)).count() as u64)

@@ -3,7 +3,7 @@
 use isotherm_linux::sys::PolicyMode;
 use isotherm_mm::mempolicy::NodeWeights;
 
-use crate::memory::{Memory, even, policy};
+use crate::memory::{BasePages, even, policy};
 use crate::{Bench, Outcome, PAGES, rounds_of};
 
 /// Runs `check` in this thread, and in a thread that starts under the policy and inherits it.
@@ -18,7 +18,7 @@ fn here_and_inherited(check: impl Fn() -> Outcome + Sync) -> Outcome {
 fn on_each_node(bench: &Bench, mode: PolicyMode) -> Outcome {
     for &node in &bench.nodes {
         policy(mode, &[node])?;
-        here_and_inherited(|| Memory::new(PAGES)?.lies_by(&even(&[node])?))
+        here_and_inherited(|| BasePages::new(PAGES)?.lies_by(&even(&[node])?))
             .map_err(|e| format!("node {node}: {e}"))?;
     }
     Ok(())
@@ -45,7 +45,7 @@ fn interleaved(nodes: &[u32]) -> Outcome {
     policy(PolicyMode::INTERLEAVE, nodes)?;
     let rule = even(nodes)?;
     here_and_inherited(|| {
-        let m = Memory::new(rounds_of(&rule))?;
+        let m = BasePages::new(rounds_of(&rule))?;
         // Before Linux 6.7, the kernel uses only the lower 32 bits of the page number.
         let short = |page: u64| page & u64::from(u32::MAX);
         m.lies_by(&rule).or_else(|e| m.lies_by_index(&rule, short).map_err(|_| e))
@@ -62,14 +62,14 @@ fn pairs(weights: &NodeWeights) -> Vec<[(u32, u8); 2]> {
 
 pub fn weighted(bench: &Bench) -> Outcome {
     policy(PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes)?;
-    Memory::new(rounds_of(&bench.weights))?.lies_by(&bench.weights)
+    BasePages::new(rounds_of(&bench.weights))?.lies_by(&bench.weights)
 }
 
 pub fn weighted_pairs(bench: &Bench) -> Outcome {
     for [a, b] in pairs(&bench.weights) {
         let weights = NodeWeights::new([a, b]).map_err(|e| e.to_string())?;
         policy(PolicyMode::WEIGHTED_INTERLEAVE, &[a.0, b.0])?;
-        let lies = Memory::new(rounds_of(&weights))?.lies_by(&weights);
+        let lies = BasePages::new(rounds_of(&weights))?.lies_by(&weights);
         lies.map_err(|e| format!("nodes {} and {}: {e}", a.0, b.0))?;
     }
     Ok(())
@@ -77,5 +77,5 @@ pub fn weighted_pairs(bench: &Bench) -> Outcome {
 
 pub fn weighted_inherited(bench: &Bench) -> Outcome {
     policy(PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes)?;
-    here_and_inherited(|| Memory::new(rounds_of(&bench.weights))?.lies_by(&bench.weights))
+    here_and_inherited(|| BasePages::new(rounds_of(&bench.weights))?.lies_by(&bench.weights))
 }

@@ -32,7 +32,7 @@ pub fn too_much_unknown(share: f64) -> Option<String> {
 }
 
 /// Factor between two idle times of [`idle_times`].
-const STEP: f64 = 1.02;
+const IDLE_TIME_FACTOR: f64 = 1.02;
 /// Pages of a counted window: they are not independent.
 pub(crate) const WINDOW_PAGES: f64 = 16.0;
 
@@ -43,7 +43,7 @@ pub fn idle_times(longest: f64) -> impl Iterator<Item = f64> {
 
 /// Idle times in s from `shortest` up to `longest`. Those below [`MIN_AGE_S`] are known less well.
 pub fn idle_times_from(shortest: f64, longest: f64) -> impl Iterator<Item = f64> {
-    std::iter::successors(Some(shortest), |age| Some(age * STEP))
+    std::iter::successors(Some(shortest), |age| Some(age * IDLE_TIME_FACTOR))
         .take_while(move |age| *age <= longest)
 }
 

@@ -29,7 +29,7 @@ pub(crate) enum GroupKind {
 
 /// Adjacent windows with one state.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Group {
+pub(crate) struct WindowGroup {
     pub range: AddrRange,
     pub kind: GroupKind,
     /// first window, and the window after the last; `None` where no page is resident
@@ -54,7 +54,7 @@ pub(crate) struct MergeThresholds {
 }
 
 /// Joins only windows without any difference.
-pub(crate) const EXACT: MergeThresholds = MergeThresholds {
+pub(crate) const MERGE_EQUAL: MergeThresholds = MergeThresholds {
     llr: 0.0,
     rate_ratio: 1.0,
     age_ratio: 1.0,
@@ -82,7 +82,7 @@ const LAST_PASS: MergeThresholds = MergeThresholds {
 const SHORT_GAP: u64 = 256 << 10;
 
 /// Joins groups until there are at most `max`, if possible: see [`Joined`].
-pub(crate) fn fit(joined: Joined, max: usize) -> Vec<Group> {
+pub(crate) fn fit(joined: Joined, max: usize) -> Vec<WindowGroup> {
     let (all, now) = (joined.all, joined.now);
     let mut groups = joined.done();
     let mut thresholds = if all { LAST_PASS } else { FIRST_PASS.more() };
@@ -122,9 +122,9 @@ impl MergeThresholds {
 
 /// Groups that are joined as they are added, so that thousands of windows never exist as separate groups.
 pub(crate) struct Joined {
-    out: Vec<Group>,
+    out: Vec<WindowGroup>,
     /// the last untouched group, which has not been compared with the groups before it
-    last: Option<Group>,
+    last: Option<WindowGroup>,
     /// thresholds for joining untouched windows
     idle: MergeThresholds,
     /// join only windows without any difference
@@ -138,13 +138,13 @@ impl Joined {
     }
 
     /// Adds the next group.
-    pub fn push(&mut self, group: Group) {
+    pub fn push(&mut self, group: WindowGroup) {
         self.push_row(group, 1);
     }
 
     /// Adds the next `windows` windows, each with the state of the group; untouched ones are joined first.
-    pub fn push_row(&mut self, one: Group, windows: usize) {
-        let group = Group { kind: one.kind.times(windows), ..one };
+    pub fn push_row(&mut self, one: WindowGroup, windows: usize) {
+        let group = WindowGroup { kind: one.kind.times(windows), ..one };
         let idle = |k: &GroupKind| matches!(k, GroupKind::Seen { d, .. } if *d == 0.0);
         let waits = group.kind == GroupKind::Absent || idle(&group.kind);
         if let Some(last) = self.last.as_mut().filter(|l| l.range.end == group.range.start) {
@@ -168,8 +168,8 @@ impl Joined {
     /// Adds a group and compares it with the groups before it, repeatedly. Each window of a row would be
     /// joined individually: if the first one is joined, so are the later ones, because the result is more
     /// similar to them.
-    fn join(&mut self, group: Group, one: &Group) {
-        let thresholds = if self.all { EXACT } else { FIRST_PASS };
+    fn join(&mut self, group: WindowGroup, one: &WindowGroup) {
+        let thresholds = if self.all { MERGE_EQUAL } else { FIRST_PASS };
         match self.out.last_mut() {
             Some(last) if are_alike(last, one, thresholds, self.now) => unite(last, &group),
             _ => self.out.push(group),
@@ -178,7 +178,7 @@ impl Joined {
         self.out.truncate(left);
     }
 
-    fn done(mut self) -> Vec<Group> {
+    fn done(mut self) -> Vec<WindowGroup> {
         if let Some(last) = self.last.take() {
             self.join(last, &last);
         }
@@ -211,8 +211,8 @@ pub(crate) fn cover<P>(
     }
 }
 
-fn absent(range: AddrRange) -> Group {
-    Group { range, kind: GroupKind::Absent, windows: None }
+fn absent(range: AddrRange) -> WindowGroup {
+    WindowGroup { range, kind: GroupKind::Absent, windows: None }
 }
 
 impl GroupKind {
@@ -249,12 +249,12 @@ impl GroupKind {
 }
 
 /// Joins the most similar groups.
-pub(crate) fn join_first(groups: &mut Vec<Group>, now: u32) {
+pub(crate) fn join_first(groups: &mut Vec<WindowGroup>, now: u32) {
     join(groups, FIRST_PASS, now);
 }
 
 /// Joins groups in one pass: a joined group is compared again with the group before it.
-fn join(groups: &mut Vec<Group>, thresholds: MergeThresholds, now: u32) {
+fn join(groups: &mut Vec<WindowGroup>, thresholds: MergeThresholds, now: u32) {
     let mut left = 0;
     for next in 0..groups.len() {
         groups.swap(left, next);
@@ -265,7 +265,7 @@ fn join(groups: &mut Vec<Group>, thresholds: MergeThresholds, now: u32) {
 
 /// Joins the last group with the groups before it while they are similar. Returns the number of remaining
 /// groups.
-fn unite_last(groups: &mut [Group], thresholds: MergeThresholds, now: u32) -> usize {
+fn unite_last(groups: &mut [WindowGroup], thresholds: MergeThresholds, now: u32) -> usize {
     let mut left = groups.len();
     while let [.., before, last] = &mut groups[..left] {
         if !are_alike(before, last, thresholds, now) {
@@ -278,15 +278,15 @@ fn unite_last(groups: &mut [Group], thresholds: MergeThresholds, now: u32) -> us
 }
 
 /// Whether two groups are adjacent, and similar within the thresholds.
-fn are_alike(a: &Group, b: &Group, thresholds: MergeThresholds, now: u32) -> bool {
+fn are_alike(a: &WindowGroup, b: &WindowGroup, thresholds: MergeThresholds, now: u32) -> bool {
     a.range.end == b.range.start && alike(a, b, thresholds, now)
 }
 
-fn alike(a: &Group, b: &Group, thresholds: MergeThresholds, now: u32) -> bool {
+fn alike(a: &WindowGroup, b: &WindowGroup, thresholds: MergeThresholds, now: u32) -> bool {
     if thresholds.any {
         return true;
     }
-    let short = |g: &Group| g.range.len() < SHORT_GAP;
+    let short = |g: &WindowGroup| g.range.len() < SHORT_GAP;
     match (a.kind, b.kind) {
         (GroupKind::Absent, GroupKind::Absent) => true,
         (GroupKind::Absent, _) => short(a),
@@ -332,7 +332,7 @@ pub(crate) fn as_old((oldest, newest): (u32, u32), thresholds: MergeThresholds, 
     ago(oldest) <= ago(newest) * thresholds.age_ratio + thresholds.age_slack_ms
 }
 
-fn unite(left: &mut Group, right: &Group) {
+fn unite(left: &mut WindowGroup, right: &WindowGroup) {
     left.range.end = right.range.end;
     left.windows = match (left.windows, right.windows) {
         (Some((first, _)), Some((_, end))) => Some((first, end)),
@@ -368,13 +368,13 @@ mod tests {
     const NOW: u32 = 60_000;
 
     /// The n-th 64 KiB, with `d` touches in one page-second.
-    fn touched(n: u64, d: f64, reactivated: bool, lately: bool) -> Group {
+    fn touched(n: u64, d: f64, reactivated: bool, lately: bool) -> WindowGroup {
         let range = AddrRange::new(n << 16, (n + 1) << 16);
         let kind = GroupKind::Seen { d, e: 1.0, reactivated, lately, touched: (NOW, NOW) };
-        Group { range, kind, windows: None }
+        WindowGroup { range, kind, windows: None }
     }
 
-    fn left(groups: Vec<Group>) -> usize {
+    fn left(groups: Vec<WindowGroup>) -> usize {
         let mut joined = Joined::new(FIRST_PASS, false, NOW);
         groups.into_iter().for_each(|g| joined.push(g));
         fit(joined, 100).len()

@@ -14,8 +14,8 @@ use crate::range::PAGE_SIZE;
 use crate::two_lists::TwoLists;
 
 /// Groups of sampled pages, whose differences show the error of sampling.
-const GROUPS: usize = 8;
-/// Student's t for a 95 % interval with `GROUPS` - 1 degrees of freedom.
+const SAMPLE_GROUPS: usize = 8;
+/// Student's t for a 95 % interval with `SAMPLE_GROUPS` - 1 degrees of freedom.
 const T95: f64 = 2.365;
 /// A cache in miniature has at least so many pages in each group.
 const FEWEST_PAGES: usize = 12;
@@ -65,7 +65,7 @@ pub struct CachePoint {
 
 /// An access to a sampled page, by its dense number.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Event {
+pub(crate) struct SampledAccess {
     pub page: u32,
     pub is_write: bool,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Event {
 pub struct CacheCurve {
     /// binary logarithm of the pages that a sampled page stands for
     sampling: u8,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<SampledAccess>,
     /// the file of each page, and the page in it
     pub(crate) pages: Vec<(TargetId, u64)>,
     /// group of each page
@@ -142,7 +142,7 @@ impl CacheCurve {
                     curve.groups.push(group_of(access.target, access.page));
                 }
                 let is_write = access.kind == CacheAccessKind::Written;
-                curve.events.push(Event { page, is_write });
+                curve.events.push(SampledAccess { page, is_write });
             }
             if part > 0.0 {
                 let sampled = (curve.events.len() - first) as f64;
@@ -183,7 +183,7 @@ impl CacheCurve {
     /// The smallest size in bytes for which the error of sampling is known.
     #[must_use]
     pub fn smallest(&self) -> u64 {
-        ((FEWEST_PAGES * GROUPS) as u64 * PAGE_SIZE) << self.sampling
+        ((FEWEST_PAGES * SAMPLE_GROUPS) as u64 * PAGE_SIZE) << self.sampling
     }
 
     /// The point at a size. Below [`Self::smallest`], the interval is that of all sizes: from 0 to 1.
@@ -196,15 +196,16 @@ impl CacheCurve {
         let all = self.misses(capacity, scale, |_| true);
         let unknown = share(all.unknown).min(1.0);
         let hits = (1.0 - share(all.all)).clamp(0.0, 1.0);
-        let error = if capacity < FEWEST_PAGES * GROUPS {
+        let error = if capacity < FEWEST_PAGES * SAMPLE_GROUPS {
             1.0
         } else {
             let of_group = |group: u8| {
                 let of = |page: u32| self.groups.get(page as usize) == Some(&group);
-                let misses = self.misses(capacity / GROUPS, scale * GROUPS as f64, of);
-                share(misses.all) * GROUPS as f64
+                let misses =
+                    self.misses(capacity / SAMPLE_GROUPS, scale * SAMPLE_GROUPS as f64, of);
+                share(misses.all) * SAMPLE_GROUPS as f64
             };
-            let groups: Vec<f64> = (0..GROUPS as u8).map(of_group).collect();
+            let groups: Vec<f64> = (0..SAMPLE_GROUPS as u8).map(of_group).collect();
             T95 * standard_error(&groups)
         };
         CachePoint {

@@ -14,14 +14,14 @@ use std::time::Duration;
 use crate::age_curve::{MIN_AGE_S, WINDOW_PAGES};
 use crate::ages::{AgeHistogram, PageAges, is_row_due};
 use crate::bins::llr_is_below;
-use crate::borders::{FIRST_PASS, Group, GroupKind, Joined, fit};
+use crate::borders::{FIRST_PASS, GroupKind, Joined, WindowGroup, fit};
 use crate::estimator::Rate;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::to_bp;
 use crate::snapshot::RegionView;
 use crate::support::RateSupport;
 use crate::time::Nanos;
-use crate::unknown::{Pages, Unknown};
+use crate::unknown::{Unknown, UnknownPages};
 
 /// Number of intervals whose counts make a rate.
 const COUNTED_INTERVALS: u32 = 8;
@@ -262,7 +262,7 @@ impl CountedTarget {
     #[must_use]
     pub fn regions(&self, max: usize, sample: Duration, now_ms: u32) -> Vec<RegionView> {
         let mut joined = Joined::new(FIRST_PASS, false, now_ms);
-        let mut push = |range, kind| joined.push(Group { range, kind, windows: None });
+        let mut push = |range, kind| joined.push(WindowGroup { range, kind, windows: None });
         let mut end = 0;
         for window in &self.windows {
             if window.number > end {
@@ -470,7 +470,7 @@ impl Sums {
             rate,
             touched_bp: if is_touched { 10_000 } else { 0 },
             resident_bp: to_bp(self.resident / pages),
-            unknown_bp: Pages(self.unknown.map(|n| to_bp(n / pages))),
+            unknown_bp: UnknownPages(self.unknown.map(|n| to_bp(n / pages))),
             support: Some(RateSupport::MEASURED),
         }
     }

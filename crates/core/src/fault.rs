@@ -122,7 +122,7 @@ pub struct SampleBudget {
 
 impl SampleBudget {
     /// Samples of a burst.
-    const BURST: f64 = 4096.0;
+    const BURST_SAMPLES: f64 = 4096.0;
     /// Samples per second in the long run. A sample costs about 10 us, so that this is 0.25 % of a CPU.
     const RATE: f64 = 250.0;
     /// A rate is computed over at least this time, in s: the first samples of a program come within milliseconds.
@@ -135,7 +135,7 @@ impl SampleBudget {
     /// A budget that permits a burst now.
     #[must_use]
     pub fn new(now: Nanos) -> Self {
-        SampleBudget { tokens: Self::BURST, at: now, stride: 1 }
+        SampleBudget { tokens: Self::BURST_SAMPLES, at: now, stride: 1 }
     }
 
     /// `n` samples were taken since the last call. Returns the stride of the next ones, a power of two: one in this many
@@ -165,7 +165,7 @@ impl SampleBudget {
     }
 
     fn add(&mut self, tokens: f64) {
-        self.tokens = (self.tokens + tokens).clamp(-Self::BURST, Self::BURST);
+        self.tokens = (self.tokens + tokens).clamp(-Self::BURST_SAMPLES, Self::BURST_SAMPLES);
     }
 }
 
@@ -244,7 +244,7 @@ mod tests {
             // A change of the rate is noticed with the next call, 100 ms later.
             let sudden = rates.len() as f64 * 5000.0;
             let seconds = now.0 as f64 / 1e9;
-            prop_assert!(all <= SampleBudget::BURST + SampleBudget::RATE * seconds + sudden, "{all}");
+            prop_assert!(all <= SampleBudget::BURST_SAMPLES + SampleBudget::RATE * seconds + sudden, "{all}");
         }
     }
 }

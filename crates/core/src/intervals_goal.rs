@@ -70,9 +70,9 @@ impl IntervalsGoal {
     /// Example: 8 % observed with a goal of 4 % halve it, 2 % make it longer by a half, and nothing at all doubles it.
     fn sample(&self, sample: Duration, observed_bp: u64) -> Duration {
         /// the input of the loop that changes nothing; its output is divided by 10,000
-        const SAME: u64 = 100_000_000;
+        const NO_CHANGE_INPUT: u64 = 100_000_000;
         let score = observed_bp * 10_000 / u64::from(self.access_bp).max(1);
-        let times = match feed_loop(SAME, score) / 10_000 {
+        let times = match feed_loop(NO_CHANGE_INPUT, score) / 10_000 {
             shorter @ ..=10_000 => 5_000 + shorter / 2,
             longer => longer,
         };

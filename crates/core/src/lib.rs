@@ -82,11 +82,10 @@ pub use sampler::{RegionSampler, Target};
 pub use snapshot::{DirtyBytes, Quality, RegionView, Restraint, Snapshot, TargetView};
 pub use source::{EndReason, Source, Step};
 pub use support::{RateSupport, SupportBytes, WHOLE_BP};
-pub use survey::{BLOCK_SIZE, Block, Cleared, Pressure, SAMPLES, Survey, sample_pages};
+pub use survey::{BLOCK_SAMPLES, BLOCK_SIZE, Block, Cleared, Pressure, Survey, sample_pages};
 pub use time::Nanos;
 pub use tuning::{EARLY_DIVISOR, MAX_REGION_TURN, NO_HEAT_HZ};
-pub use two_lists::TwoLists;
-pub use unknown::{Pages, Unknown};
+pub use unknown::{Unknown, UnknownPages};
 
 /// The rules for merging, splitting and fitting regions, for authors of other monitors.
 pub mod rules {

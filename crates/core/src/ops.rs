@@ -7,7 +7,7 @@ use crate::call::{Cost, OpsError, TargetId};
 use crate::range::AddrRange;
 use crate::survey::Survey;
 use crate::time::Nanos;
-use crate::unknown::{Pages, Unknown};
+use crate::unknown::{Unknown, UnknownPages};
 
 /// The kind of memory in a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -86,7 +86,7 @@ pub struct Seen {
     /// Number of pages of `present` whose accessed bit was set.
     pub young: u32,
     /// Number of resident pages whose accesses cannot be observed, by reason.
-    pub unknown: Pages<u32>,
+    pub unknown: UnknownPages<u32>,
     /// Time when the bits were read.
     pub read_at: Nanos,
     /// Time when clearing ended; equal to `read_at` if no clear was requested.

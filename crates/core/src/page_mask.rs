@@ -1,18 +1,18 @@
 //! Sets of pages within 2 MiB, one bit per page.
 
 /// Maximum number of pages in a set.
-pub const MAX_PAGES: usize = 512;
+pub const MASK_PAGES: usize = 512;
 
-/// A set of pages of a window or block of at most `MAX_PAGES` pages.
+/// A set of pages of a window or block of at most `MASK_PAGES` pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PageMask([u64; MAX_PAGES / 64]);
+pub struct PageMask([u64; MASK_PAGES / 64]);
 
 impl PageMask {
     /// The set of the pages below `pages` for which `is_in` holds.
     #[must_use]
     pub fn of(pages: usize, is_in: impl Fn(usize) -> bool) -> Self {
         let mut mask = PageMask::default();
-        (0..pages.min(MAX_PAGES)).filter(|&i| is_in(i)).for_each(|i| mask.insert(i));
+        (0..pages.min(MASK_PAGES)).filter(|&i| is_in(i)).for_each(|i| mask.insert(i));
         mask
     }
 
@@ -27,13 +27,13 @@ impl PageMask {
 
     /// The words of the set: page 0 is bit 0 of the first word.
     #[must_use]
-    pub fn words(&self) -> &[u64; MAX_PAGES / 64] {
+    pub fn words(&self) -> &[u64; MASK_PAGES / 64] {
         &self.0
     }
 
     /// The set with these words.
     #[must_use]
-    pub fn from_words(words: [u64; MAX_PAGES / 64]) -> Self {
+    pub fn from_words(words: [u64; MASK_PAGES / 64]) -> Self {
         PageMask(words)
     }
 
@@ -79,7 +79,7 @@ impl PageMask {
     /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0 == [0; MAX_PAGES / 64]
+        self.0 == [0; MASK_PAGES / 64]
     }
 
     /// Intersection of both sets.
@@ -114,7 +114,7 @@ pub(crate) enum CompactMask {
     Span(u16, u16),
     /// bits of the word with this index
     Word(u8, u64),
-    Words(Box<[u64; MAX_PAGES / 64]>),
+    Words(Box<[u64; MASK_PAGES / 64]>),
 }
 
 impl Default for CompactMask {
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn sets_are_kept_as_they_are() {
-        let of = |is_in: fn(usize) -> bool| PageMask::of(MAX_PAGES, is_in);
+        let of = |is_in: fn(usize) -> bool| PageMask::of(MASK_PAGES, is_in);
         let both_ends = of(|i| i == 0 || i == 511);
         assert!(matches!(CompactMask::from(&both_ends), CompactMask::Words(_)));
         assert!(matches!(CompactMask::from(&of(|i| i == 64 || i == 127)), CompactMask::Word(1, _)));

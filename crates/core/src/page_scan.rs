@@ -25,7 +25,7 @@ use crate::roster::{Roster, ran_since};
 use crate::snapshot::{Quality, Snapshot, TargetView};
 use crate::source::{Source, Step};
 use crate::time::Nanos;
-use crate::tuning::GAP;
+use crate::tuning::MIN_GAP;
 
 /// Reads and clears all pages in each sampling interval, and makes a snapshot per aggregation interval.
 ///
@@ -198,7 +198,7 @@ impl<O: Space + Look> Source for PageScan<O> {
         if now < self.next_sample {
             return Ok(Step::Wait(self.next_sample));
         }
-        let gap = now.since(self.next_sample) > self.attrs.interval().max(GAP);
+        let gap = now.since(self.next_sample) > self.attrs.interval().max(MIN_GAP);
         self.scan(now, !gap)?;
         self.samples += 1;
         // A late step does not catch up on lost samples: it shifts the later ones.

@@ -12,7 +12,7 @@ use rand_core::Rng;
 use crate::ops::Seen;
 use crate::range::{AddrRange, PAGE_SIZE, align_down, align_up};
 use crate::time::Nanos;
-use crate::unknown::{Pages, Unknown};
+use crate::unknown::{Unknown, UnknownPages};
 
 /// A window whose accessed bits have been cleared, to be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -531,8 +531,8 @@ pub(crate) fn window_around(page: u64, range: AddrRange, size: u64) -> AddrRange
 }
 
 /// Shares of unknown pages by reason, of 10,000.
-pub(crate) fn unknown_bp(shares: &Shares) -> Pages<u32> {
-    Pages(shares.unknown.map(to_bp))
+pub(crate) fn unknown_bp(shares: &Shares) -> UnknownPages<u32> {
+    UnknownPages(shares.unknown.map(to_bp))
 }
 
 pub(crate) fn to_bp(share: f64) -> u32 {

@@ -6,13 +6,13 @@ use crate::estimator::{Rate, rate};
 use crate::region::{Region, to_bp, unknown_bp};
 use crate::snapshot::RegionView;
 use crate::support::RateSupport;
-use crate::unknown::{Pages, Unknown};
+use crate::unknown::{Unknown, UnknownPages};
 
 /// The view of a region for a snapshot; its age counts intervals of length `interval`.
 pub(crate) fn view(r: &Region, interval: Duration) -> RegionView {
     let s = &r.shares;
     if s.looks == 0 {
-        let mut unseen = Pages::default();
+        let mut unseen = UnknownPages::default();
         unseen.0[Unknown::Unseen.index()] = 10_000;
         return RegionView {
             range: r.range,

@@ -21,7 +21,7 @@ use crate::roster::{Roster, RosterMember, ran_since};
 use crate::snapshot::{Snapshot, TargetView};
 use crate::source::{Source, Step};
 use crate::time::Nanos;
-use crate::tuning::GAP;
+use crate::tuning::MIN_GAP;
 
 /// A target of the regions monitor.
 #[derive(Debug)]
@@ -427,7 +427,7 @@ impl<O: Space + Look> Source for RegionSampler<O> {
         if now < self.clock.next_sample {
             return Ok(Step::Wait(self.clock.next_sample));
         }
-        if now.since(self.clock.next_sample) > self.attrs.interval().max(GAP) {
+        if now.since(self.clock.next_sample) > self.attrs.interval().max(MIN_GAP) {
             self.all_regions_mut().for_each(|r| r.window = None);
         }
         self.tick += 1;

@@ -13,7 +13,7 @@ use crate::range::AddrRange;
 use crate::region::to_bp;
 use crate::support::{RateSupport, SupportBytes, share};
 use crate::time::Nanos;
-use crate::unknown::{Pages, Unknown};
+use crate::unknown::{Unknown, UnknownPages};
 
 /// The state of all targets over one aggregation interval. A snapshot is immutable.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,7 +132,7 @@ pub struct RegionView {
     /// share of its pages that are resident
     pub resident_bp: u32,
     /// share of its pages that are resident and unknown, by reason
-    pub unknown_bp: Pages<u32>,
+    pub unknown_bp: UnknownPages<u32>,
     /// Shares of the rate that are measured, extended and old. `None` in records of versions before 4.
     pub support: Option<RateSupport>,
 }

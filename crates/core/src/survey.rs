@@ -127,12 +127,12 @@ pub trait Survey {
 }
 
 /// Number of samples that together are all pages of a block.
-pub const SAMPLES: u32 = 8;
+pub const BLOCK_SAMPLES: u32 = 8;
 
 /// The pages of a block in its `nth` sample: 8 of each 64, whose entries share a cache line.
 #[must_use]
 pub fn sample_pages(nth: u32) -> PageMask {
-    PageMask::of(512, |page| page % 64 / 8 == (nth % SAMPLES) as usize)
+    PageMask::of(512, |page| page % 64 / 8 == (nth % BLOCK_SAMPLES) as usize)
 }
 
 /// Memory pressure on a target: counters of its group, or of the machine, since they began.

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// A step that is late by this time and by at least an aggregation interval follows a gap: the monitor was
 /// stopped. Windows cleared before the gap are not read: a single look over seconds, among looks over
 /// milliseconds, would make the mean rate of the interval too low.
-pub(crate) const GAP: Duration = Duration::from_secs(1);
+pub(crate) const MIN_GAP: Duration = Duration::from_secs(1);
 
 /// Rates below this, in Hz, count as no heat: nine of ten pages are untouched for 5 s.
 pub const NO_HEAT_HZ: f64 = 0.02;

@@ -14,7 +14,7 @@ const EQUAL_LISTS: f64 = (1_u64 << 30) as f64;
 const INACTIVE: u32 = 0;
 const ACTIVE: u32 = 1;
 /// Node of the first page.
-const FIRST: u32 = 2;
+const FIRST_PAGE_NODE: u32 = 2;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Node {
@@ -30,7 +30,7 @@ struct Node {
 
 /// A page cache of a fixed size. Pages are numbers from 0 on.
 #[derive(Debug, Clone)]
-pub struct TwoLists {
+pub(crate) struct TwoLists {
     nodes: Vec<Node>,
     lengths: [usize; 2],
     capacity: usize,
@@ -100,7 +100,7 @@ impl TwoLists {
     }
 
     fn node_of(&mut self, page: u32) -> u32 {
-        let at = page + FIRST;
+        let at = page + FIRST_PAGE_NODE;
         if self.nodes.len() <= at as usize {
             self.nodes.resize(at as usize + 1, Node::default());
         }
@@ -130,7 +130,7 @@ impl TwoLists {
         let oldest = self.nodes[INACTIVE as usize].previous;
         self.remove(oldest);
         self.clock += 1;
-        self.evicted = oldest.checked_sub(FIRST);
+        self.evicted = oldest.checked_sub(FIRST_PAGE_NODE);
         let node = &mut self.nodes[oldest as usize];
         (node.is_referenced, node.evicted_at) = (false, Some(self.clock));
     }

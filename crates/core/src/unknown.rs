@@ -55,9 +55,9 @@ impl Unknown {
 
 /// A count for each reason in [`Unknown::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pages<T>(pub [T; Unknown::ALL.len()]);
+pub struct UnknownPages<T>(pub [T; Unknown::ALL.len()]);
 
-impl<T: Copy + Into<u64>> Pages<T> {
+impl<T: Copy + Into<u64>> UnknownPages<T> {
     /// Sum over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {

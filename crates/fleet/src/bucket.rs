@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::compact::Files;
+use crate::compact::LakeFiles;
 use crate::file::decode;
 use crate::lake::LakeError;
 use crate::row::Rows;
@@ -153,7 +153,7 @@ async fn limited<T>(
     }
 }
 
-impl Files for Bucket {
+impl LakeFiles for Bucket {
     fn parts(&self, dir: &str, prefix: &str) -> Result<Vec<String>, LakeError> {
         let key = self.key(dir);
         // Many hosts are many pages of a list.

@@ -39,7 +39,7 @@ pub struct CompactedDay {
 }
 
 /// The small files of a lake, wherever they are. Names are relative to the lake, with `/`.
-pub trait Files {
+pub trait LakeFiles {
     /// The directories in `dir` whose names begin with `prefix`: the rests of their names, in any order.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ pub trait Files {
 #[derive(Debug)]
 pub struct Folder<'a>(pub &'a Path);
 
-impl Files for Folder<'_> {
+impl LakeFiles for Folder<'_> {
     fn parts(&self, dir: &str, prefix: &str) -> Result<Vec<String>, LakeError> {
         Ok(parts(&self.0.join(dir), prefix)?.into_iter().map(|(rest, _)| rest).collect())
     }
@@ -97,7 +97,7 @@ impl Files for Folder<'_> {
 /// # Errors
 /// If a directory cannot be read, a file cannot be written, or another process copies to `to`.
 pub fn compact(
-    from: &dyn Files,
+    from: &dyn LakeFiles,
     to: &Path,
     date: Option<&str>,
     now: i64,
@@ -156,7 +156,7 @@ enum CopyState {
     Unreadable(Vec<(String, String)>),
 }
 
-fn state(from: &dyn Files, copy: &Path) -> Result<CopyState, LakeError> {
+fn state(from: &dyn LakeFiles, copy: &Path) -> Result<CopyState, LakeError> {
     let mark = copy.join(INCOMPLETE);
     if !mark.exists() {
         return Ok(if copy.exists() { CopyState::Complete } else { CopyState::Lacking });
@@ -191,7 +191,7 @@ fn real(dir: &Path) -> io::Result<PathBuf> {
 }
 
 /// The files of a day by host.
-fn hosts_of(from: &dyn Files, date: &str) -> Result<BTreeMap<String, Vec<String>>, LakeError> {
+fn hosts_of(from: &dyn LakeFiles, date: &str) -> Result<BTreeMap<String, Vec<String>>, LakeError> {
     let mut hosts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let dir = format!("date={date}");
     let mut hours = from.parts(&dir, "hour=")?;
@@ -207,7 +207,7 @@ fn hosts_of(from: &dyn Files, date: &str) -> Result<BTreeMap<String, Vec<String>
 }
 
 fn compact_day(
-    from: &dyn Files,
+    from: &dyn LakeFiles,
     hosts: BTreeMap<String, Vec<String>>,
     to: &Path,
     date: String,
@@ -315,13 +315,13 @@ fn remove_all(dir: &Path) -> Result<(), LakeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lake::{HOUR_MS, Keep, Lake, MINUTE_MS};
+    use crate::lake::{DiskLimits, HOUR_MS, Lake, MINUTE_MS};
     use crate::row::{Group, LakeRow};
 
     const DAY: i64 = 1_795_564_800_000;
 
     fn write(lake: &Path, host: &str, hours: i64) {
-        let mut lake = Lake::open(lake, host, Keep::default()).unwrap();
+        let mut lake = Lake::open(lake, host, DiskLimits::default()).unwrap();
         for n in 0..4 * hours {
             let minute = DAY + n * 15 * MINUTE_MS;
             let group =

@@ -21,10 +21,10 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
-use crate::row::{Group, LakeRow, NUMBERS, Rows, TEXTS, schema};
+use crate::row::{Group, LakeRow, NUMBER_COLUMNS, Rows, TEXTS, schema};
 
 /// Maximum number of rows to convert to columns at once: they stay in the cache of a core.
-const BATCH: usize = 1024;
+const BATCH_ROWS: usize = 1024;
 /// Maximum number of rows in a row group.
 const ROW_GROUP: usize = 128 << 10;
 /// Maximum number of rows in a file that [`read`] accepts.
@@ -86,7 +86,7 @@ impl<W: Write + Send> Writer<W> {
     /// # Errors
     /// If a row refers to no group, or the file cannot be written.
     pub fn write(&mut self, groups: &[Group], rows: &[LakeRow]) -> Result<(), LakeFileError> {
-        for part in rows.chunks(BATCH) {
+        for part in rows.chunks(BATCH_ROWS) {
             self.out.write(&batch(groups, part)?)?;
         }
         Ok(())
@@ -112,7 +112,7 @@ fn properties(effort: Effort) -> Result<WriterProperties, ParquetError> {
         .set_max_row_group_row_count(Some(ROW_GROUP))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(concat!("isotherm ", env!("CARGO_PKG_VERSION")).to_owned());
-    let numbers = NUMBERS.iter().map(|n| n.name.as_str());
+    let numbers = NUMBER_COLUMNS.iter().map(|n| n.name.as_str());
     for name in numbers.chain(["minute"]) {
         let path = ColumnPath::from(name);
         builder = builder
@@ -134,7 +134,7 @@ fn batch(groups: &[Group], rows: &[LakeRow]) -> Result<RecordBatch, LakeFileErro
             .collect();
         columns.push(Arc::new(DictionaryArray::try_new(keys.clone(), Arc::new(values))?));
     }
-    columns.extend(NUMBERS.iter().map(|column| Arc::new((column.get)(rows)) as ArrayRef));
+    columns.extend(NUMBER_COLUMNS.iter().map(|column| Arc::new((column.get)(rows)) as ArrayRef));
     Ok(RecordBatch::try_new(schema(), columns)?)
 }
 
@@ -214,7 +214,7 @@ fn take(
         };
         out.rows.push(LakeRow { group, minute: minutes.value(i), ..LakeRow::default() });
     }
-    for column in NUMBERS.iter() {
+    for column in NUMBER_COLUMNS.iter() {
         let Some(values) = batch.column_by_name(&column.name) else { continue };
         let values = values
             .as_primitive_opt::<Int64Type>()
@@ -236,7 +236,7 @@ fn text<'a>(batch: &'a RecordBatch, name: &str) -> Result<Option<&'a StringArray
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::AGES;
+    use crate::row::COLUMN_AGES;
 
     fn group(i: usize) -> Group {
         Group {
@@ -255,8 +255,8 @@ mod tests {
                 minute: 60_000 * i64::from(i / 3),
                 resident_bytes: i64::from(i) << 12,
                 saved_bytes: (i % 2 == 0).then_some(i64::from(i)),
-                idle: AGES.map(|(_, age)| (i64::from(i) << 20) / age.cast_signed()),
-                returned: AGES.map(|(_, age)| i64::from(i) * age.cast_signed()),
+                idle: COLUMN_AGES.map(|(_, age)| (i64::from(i) << 20) / age.cast_signed()),
+                returned: COLUMN_AGES.map(|(_, age)| i64::from(i) * age.cast_signed()),
                 ..LakeRow::default()
             })
             .collect();
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn columns_are_named_once() {
         let mut names: Vec<_> = schema().fields().iter().map(|f| f.name().clone()).collect();
-        assert_eq!(names.len(), 1 + 9 + 18 + 2 * AGES.len());
+        assert_eq!(names.len(), 1 + 9 + 18 + 2 * COLUMN_AGES.len());
         names.sort();
         names.dedup();
         assert_eq!(names.len(), schema().fields().len());

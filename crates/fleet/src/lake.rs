@@ -107,7 +107,7 @@ impl LakeError {
 
 /// The limits of the rows on disk. The oldest hours of this host are removed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Keep {
+pub struct DiskLimits {
     /// maximum age of an hour
     pub age: Option<Duration>,
     /// maximum size of all hours together, in bytes
@@ -141,7 +141,7 @@ struct Hour {
 pub struct Lake {
     dir: PathBuf,
     host: String,
-    keep: Keep,
+    keep: DiskLimits,
     /// The running hour is the last one.
     hours: Vec<Hour>,
     /// minutes that were lost and are in no row yet
@@ -157,7 +157,7 @@ impl Lake {
     ///
     /// # Errors
     /// If another process has it open for this host, or it cannot be used.
-    pub fn open(dir: &Path, host: &str, keep: Keep) -> Result<Self, LakeError> {
+    pub fn open(dir: &Path, host: &str, keep: DiskLimits) -> Result<Self, LakeError> {
         let host = directory_name(host);
         fs::create_dir_all(dir).map_err(|e| io_error("create", dir, e))?;
         let path = dir.join(format!(".isotherm.{host}.lock"));
@@ -379,7 +379,7 @@ impl Lake {
         thinned
     }
 
-    /// Removes the oldest hours on disk, as [`Keep`] says.
+    /// Removes the oldest hours on disk, as [`DiskLimits`] says.
     fn thin(&mut self) -> Result<(), LakeError> {
         let Some(now) = self.hours.last().map(|hour| hour.start) else { return Ok(()) };
         let ms = |age: Duration| i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
@@ -582,7 +582,7 @@ mod tests {
     #[test]
     fn an_hour_is_a_file_that_is_sorted_when_it_ends() {
         let dir = tempfile::tempdir().unwrap();
-        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir.path(), "h", DiskLimits::default()).unwrap();
         append(&mut lake, 0..61);
         let first = dir.path().join("date=2026-11-25/hour=00/host=h/rows.parquet");
         let first = read(&first).unwrap();
@@ -598,10 +598,10 @@ mod tests {
     #[test]
     fn a_later_lake_goes_on_without_a_minute_twice() {
         let dir = tempfile::tempdir().unwrap();
-        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir.path(), "h", DiskLimits::default()).unwrap();
         append(&mut lake, 0..70);
         drop(lake);
-        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir.path(), "h", DiskLimits::default()).unwrap();
         assert_eq!(lake.last_minute(), Some(DAY + 69 * MINUTE_MS));
         append(&mut lake, 68..75);
         // The clock was set back.
@@ -613,10 +613,10 @@ mod tests {
     #[test]
     fn two_agents_do_not_share_a_host() {
         let dir = tempfile::tempdir().unwrap();
-        let _lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
-        let second = Lake::open(dir.path(), "h", Keep::default());
+        let _lake = Lake::open(dir.path(), "h", DiskLimits::default()).unwrap();
+        let second = Lake::open(dir.path(), "h", DiskLimits::default());
         assert!(matches!(second, Err(LakeError::Locked { .. })));
-        assert!(Lake::open(dir.path(), "h2", Keep::default()).is_ok());
+        assert!(Lake::open(dir.path(), "h2", DiskLimits::default()).is_ok());
     }
 
     #[test]
@@ -629,11 +629,11 @@ mod tests {
             let stored = lake.stored().unwrap();
             (stored.len(), stored[0].start, stored.iter().map(|h| h.bytes).sum::<u64>())
         };
-        let (all, first, bytes) = hours(Keep::default());
+        let (all, first, bytes) = hours(DiskLimits::default());
         assert_eq!((all, first), (3, DAY));
         let age = Some(Duration::from_secs(7200));
-        assert_eq!(hours(Keep { age, bytes: None }).0, 3);
-        let (n, _, now) = hours(Keep { age: None, bytes: Some(bytes / 2) });
+        assert_eq!(hours(DiskLimits { age, bytes: None }).0, 3);
+        let (n, _, now) = hours(DiskLimits { age: None, bytes: Some(bytes / 2) });
         assert!(n < 3 && now < bytes, "{n} hours of {now} bytes");
         assert!(!dir.path().join("date=2026-11-25/hour=00").exists());
     }
@@ -642,7 +642,7 @@ mod tests {
     #[test]
     fn old_hours_are_removed_before_later_ones_are_written() {
         let dir = tempfile::tempdir().unwrap();
-        let keep = Keep { age: Some(Duration::from_secs(3600)), bytes: None };
+        let keep = DiskLimits { age: Some(Duration::from_secs(3600)), bytes: None };
         let mut lake = Lake::open(dir.path(), "h", keep).unwrap();
         append(&mut lake, 0..180);
         assert!(!lake_path(dir.path(), 0).exists() && lake_path(dir.path(), 1).exists());
@@ -655,12 +655,12 @@ mod tests {
     #[test]
     fn an_hour_that_cannot_be_removed_does_not_keep_the_others() {
         let dir = tempfile::tempdir().unwrap();
-        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir.path(), "h", DiskLimits::default()).unwrap();
         append(&mut lake, 0..180);
         // As root, permissions do not matter.
         fs::remove_file(lake_path(dir.path(), 0)).unwrap();
         fs::create_dir(lake_path(dir.path(), 0)).unwrap();
-        lake.keep = Keep { age: None, bytes: Some(0) };
+        lake.keep = DiskLimits { age: None, bytes: Some(0) };
         assert!(lake.append(DAY + 180 * MINUTE_MS, rows(DAY + 180 * MINUTE_MS, 2)).is_err());
         let hours = |lake: &Lake| {
             let all = lake.stored().unwrap().into_iter();
@@ -673,7 +673,7 @@ mod tests {
     fn what_cannot_be_written_stays_and_is_counted_if_it_goes() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("lake");
-        let mut lake = Lake::open(&place, "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(&place, "h", DiskLimits::default()).unwrap();
         append(&mut lake, 0..3);
         // A directory where a file must be: as root, permissions do not matter.
         let aside = |n| lake_path(&place, n).with_file_name(ASIDE);
@@ -698,12 +698,12 @@ mod tests {
     #[test]
     fn a_damaged_file_is_set_aside() {
         let dir = tempfile::tempdir().unwrap();
-        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir.path(), "h", DiskLimits::default()).unwrap();
         append(&mut lake, 0..3);
         let path = lake.stored().unwrap()[0].path.clone();
         drop(lake);
         fs::write(&path, "PAR1 no more").unwrap();
-        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir.path(), "h", DiskLimits::default()).unwrap();
         append(&mut lake, 3..4);
         assert_eq!(minutes(dir.path()), [3, 3]);
         assert!(path.with_file_name(BAD).exists());

@@ -13,9 +13,9 @@ mod upload;
 
 #[cfg(feature = "upload")]
 pub use bucket::{Bucket, BucketError};
-pub use compact::{CompactedDay, Files, Folder, compact};
+pub use compact::{CompactedDay, Folder, LakeFiles, compact};
 pub use file::{Effort, LakeFileError, Writer, read};
-pub use lake::{HOUR_MS, Keep, Lake, LakeError, MINUTE_MS, StoredHour, day};
-pub use row::{AGES, Group, LakeRow, Rows, schema};
+pub use lake::{DiskLimits, HOUR_MS, Lake, LakeError, MINUTE_MS, StoredHour, day};
+pub use row::{COLUMN_AGES, Group, LakeRow, Rows, schema};
 #[cfg(feature = "upload")]
 pub use upload::{UploadError, Uploader};

@@ -7,7 +7,7 @@ use arrow_array::Int64Array;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
 /// Ages of the columns `idle_AGE` and `returned_AGE`: the AGE of their names, and its seconds.
-pub const AGES: [(&str, u64); 22] = [
+pub const COLUMN_AGES: [(&str, u64); 22] = [
     ("1s", 1),
     ("2s", 2),
     ("5s", 5),
@@ -57,7 +57,7 @@ pub struct Group {
 }
 
 /// A column of text.
-pub(crate) struct Text {
+pub(crate) struct TextColumn {
     pub name: &'static str,
     pub nullable: bool,
     pub get: fn(&Group) -> &str,
@@ -66,7 +66,7 @@ pub(crate) struct Text {
 
 macro_rules! text {
     ($($name:ident: $nullable:literal),*) => {
-        &[$(Text {
+        &[$(TextColumn {
             name: stringify!($name),
             nullable: $nullable,
             get: |g| &g.$name,
@@ -75,7 +75,7 @@ macro_rules! text {
     };
 }
 
-pub(crate) const TEXTS: &[Text] = text![
+pub(crate) const TEXTS: &[TextColumn] = text![
     host: false, cgroup: false, service: false, pod: true, namespace: true, container: true, unit: true, image: true,
     command: true
 ];
@@ -129,10 +129,10 @@ macro_rules! row {
             /// start of the minute in ms since 1970, UTC
             pub minute: i64,
             $($(#[$doc])* pub $name: $kind,)*
-            /// resident bytes idle for at least each age of [`AGES`]
-            pub idle: [i64; AGES.len()],
-            /// bytes touched in this minute after they had been idle for at least each age of [`AGES`]
-            pub returned: [i64; AGES.len()],
+            /// resident bytes idle for at least each age of [`COLUMN_AGES`]
+            pub idle: [i64; COLUMN_AGES.len()],
+            /// bytes touched in this minute after they had been idle for at least each age of [`COLUMN_AGES`]
+            pub returned: [i64; COLUMN_AGES.len()],
         }
 
         fn named() -> Vec<Numbers> {
@@ -187,9 +187,9 @@ row! {
 
 fn ages(
     prefix: &str,
-    of: fn(&mut LakeRow) -> &mut [i64; AGES.len()],
+    of: fn(&mut LakeRow) -> &mut [i64; COLUMN_AGES.len()],
 ) -> impl Iterator<Item = Numbers> {
-    AGES.iter().enumerate().map(move |(i, (age, _))| Numbers {
+    COLUMN_AGES.iter().enumerate().map(move |(i, (age, _))| Numbers {
         name: format!("{prefix}_{age}"),
         nullable: false,
         get: if prefix == "idle" {
@@ -202,7 +202,7 @@ fn ages(
 }
 
 /// All columns of numbers but `minute`, in the order of the file.
-pub(crate) static NUMBERS: LazyLock<Vec<Numbers>> = LazyLock::new(|| {
+pub(crate) static NUMBER_COLUMNS: LazyLock<Vec<Numbers>> = LazyLock::new(|| {
     let mut all = named();
     all.extend(ages("idle", |row| &mut row.idle));
     all.extend(ages("returned", |row| &mut row.returned));
@@ -221,7 +221,9 @@ pub fn schema() -> Arc<Schema> {
         let minute = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
         let mut fields = vec![Field::new("minute", minute, false)];
         fields.extend(TEXTS.iter().map(|t| Field::new(t.name, text_type(), t.nullable)));
-        fields.extend(NUMBERS.iter().map(|n| Field::new(&n.name, DataType::Int64, n.nullable)));
+        fields.extend(
+            NUMBER_COLUMNS.iter().map(|n| Field::new(&n.name, DataType::Int64, n.nullable)),
+        );
         Arc::new(Schema::new(fields))
     });
     Arc::clone(&SCHEMA)
@@ -289,7 +291,7 @@ mod tests {
         let names = rows.filter_map(|row| row.split(" | ").next()).flat_map(|cell| cell.split('`'));
         let names: Vec<&str> =
             names.filter(|name| name.starts_with(|c: char| c.is_alphabetic())).collect();
-        let ages = |name: &&str| AGES.map(|(age, _)| name.replace("AGE", age)).to_vec();
+        let ages = |name: &&str| COLUMN_AGES.map(|(age, _)| name.replace("AGE", age)).to_vec();
         let described: Vec<String> = names
             .iter()
             .flat_map(
@@ -297,7 +299,7 @@ mod tests {
             )
             .collect();
         let mut columns: Vec<String> = schema().fields().iter().map(|f| f.name().clone()).collect();
-        for age in AGES {
+        for age in COLUMN_AGES {
             assert!(text.contains(&format!("`{}`", age.0)), "{}", age.0);
         }
         let mut described = described;

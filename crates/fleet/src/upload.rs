@@ -180,7 +180,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::lake::{HOUR_MS, Keep, MINUTE_MS};
+    use crate::lake::{DiskLimits, HOUR_MS, MINUTE_MS};
     use crate::row::{Group, LakeRow, Rows};
 
     const BEGIN: i64 = 1_795_564_800_000;
@@ -207,7 +207,7 @@ mod tests {
     /// A directory with so many minutes that wait for an upload, and the files of its finished hours.
     fn spooled(minutes: i64) -> (TempDir, Lake, Uploader, Vec<PathBuf>) {
         let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
-        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir.path(), "h", DiskLimits::default()).unwrap();
         let mut upload = uploader(&store);
         upload.due = NEVER;
         pass(&mut lake, &mut upload, 0..minutes);
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn an_hour_in_the_bucket_survives_a_clock_that_is_set_back() {
         let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
-        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir.path(), "h", DiskLimits::default()).unwrap();
         let mut upload = uploader(&store);
         pass(&mut lake, &mut upload, 0..50);
         pass(&mut lake, &mut upload, 55..66);
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn an_object_survives_a_full_disk_and_a_clock_that_is_set_back() {
         let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
-        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir.path(), "h", DiskLimits::default()).unwrap();
         let mut upload = uploader(&store);
         pass(&mut lake, &mut upload, 0..50);
         upload.finish(&mut lake).unwrap();
@@ -320,7 +320,7 @@ mod tests {
         let store = Arc::default();
         for minutes in [0..20, 20..30] {
             let dir = tempfile::tempdir().unwrap();
-            let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+            let mut lake = Lake::open(dir.path(), "h", DiskLimits::default()).unwrap();
             let mut upload = uploader(&store);
             pass(&mut lake, &mut upload, minutes);
             upload.finish(&mut lake).unwrap();
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back_does_not_delay_uploads() {
         let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
-        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir.path(), "h", DiskLimits::default()).unwrap();
         let mut upload = uploader(&store);
         let hours = HOUR_MS / MINUTE_MS;
         pass(&mut lake, &mut upload, 9 * hours..9 * hours + 2);

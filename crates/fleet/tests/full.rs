@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use isotherm_fleet::{Group, Keep, Lake, LakeError, LakeRow, MINUTE_MS, Rows, read};
+use isotherm_fleet::{DiskLimits, Group, Lake, LakeError, LakeRow, MINUTE_MS, Rows, read};
 
 /// The child writes the lake in this directory.
 const CHILD: &str = "ISOTHERM_TEST_LAKE";
@@ -70,7 +70,7 @@ fn each(minutes: std::ops::RangeInclusive<i64>) -> Vec<i64> {
 #[test]
 fn a_full_disk_loses_nothing_once_there_is_room_again() {
     on_small_disk("a_full_disk_loses_nothing_once_there_is_room_again", |dir| {
-        let mut lake = Lake::open(dir, "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir, "h", DiskLimits::default()).unwrap();
         assert!((0..50).all(|n| append(&mut lake, n).is_ok()));
         let others = fill(dir);
         let failures = (50..130).filter(|n| append(&mut lake, *n).is_err()).count();
@@ -85,7 +85,7 @@ fn a_full_disk_loses_nothing_once_there_is_room_again() {
 #[test]
 fn a_lake_that_fills_its_disk_goes_on_without_its_oldest_hours() {
     on_small_disk("a_lake_that_fills_its_disk_goes_on_without_its_oldest_hours", |dir| {
-        let mut lake = Lake::open(dir, "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir, "h", DiskLimits::default()).unwrap();
         let minutes = 30 * 60;
         for n in 0..minutes {
             append(&mut lake, n).unwrap();
@@ -103,7 +103,7 @@ fn a_lake_that_fills_its_disk_goes_on_without_its_oldest_hours() {
 #[test]
 fn an_hour_that_cannot_be_removed_does_not_stop_a_lake_on_a_full_disk() {
     on_small_disk("an_hour_that_cannot_be_removed_does_not_stop_a_lake_on_a_full_disk", |dir| {
-        let mut lake = Lake::open(dir, "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir, "h", DiskLimits::default()).unwrap();
         assert!((0..120).all(|n| append(&mut lake, n).is_ok()));
         let path = lake.finished().unwrap().remove(0).path;
         fs::remove_file(&path).unwrap();
@@ -123,7 +123,7 @@ fn an_hour_that_cannot_be_removed_does_not_stop_a_lake_on_a_full_disk() {
 #[test]
 fn hours_stay_while_others_fill_the_disk() {
     on_small_disk("hours_stay_while_others_fill_the_disk", |dir| {
-        let mut lake = Lake::open(dir, "h", Keep::default()).unwrap();
+        let mut lake = Lake::open(dir, "h", DiskLimits::default()).unwrap();
         assert!((0..9 * 60).all(|n| append(&mut lake, n).is_ok()));
         for n in 9 * 60..10 * 60 {
             fill(dir);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use isotherm_fleet::{Group, Keep, Lake, LakeRow, MINUTE_MS, Rows, read};
+use isotherm_fleet::{DiskLimits, Group, Lake, LakeRow, MINUTE_MS, Rows, read};
 
 /// The child writes the lake in this directory.
 const CHILD: &str = "ISOTHERM_TEST_LAKE";
@@ -30,7 +30,7 @@ fn rows(minute: i64) -> Rows {
 
 /// Writes minute after minute, and prints each one that is written.
 fn write(dir: &Path) {
-    let mut lake = Lake::open(dir, "h", Keep::default()).unwrap();
+    let mut lake = Lake::open(dir, "h", DiskLimits::default()).unwrap();
     let mut out = std::io::stdout();
     for n in 0.. {
         // It begins a little too early: an agent that starts again within a minute does so too.
@@ -78,7 +78,7 @@ fn a_kill_loses_at_most_the_minute_under_way() {
 
 /// Reads all files, and checks that all minutes up to `written`, and at most one more, are there once.
 fn check(dir: &Path, written: i64, kill: u64) {
-    let lake = Lake::open(dir, "h", Keep::default()).unwrap();
+    let lake = Lake::open(dir, "h", DiskLimits::default()).unwrap();
     let hours = lake.stored().unwrap();
     // The ones before are sorted, and no longer change.
     let last = hours.len().saturating_sub(2);

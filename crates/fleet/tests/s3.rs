@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_fleet::{
-    Bucket, Group, Keep, Lake, LakeRow, MINUTE_MS, Rows, Uploader, compact, read,
+    Bucket, DiskLimits, Group, Lake, LakeRow, MINUTE_MS, Rows, Uploader, compact, read,
 };
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::{ObjectStoreExt, RetryConfig};
@@ -91,7 +91,7 @@ fn an_hour_without_the_bucket_is_caught_up_and_what_is_dropped_is_counted() {
     let Some(python) = python_with("moto.server", "moto[server]") else { return };
     let port = free_port();
     let dir = tempfile::tempdir().unwrap();
-    let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+    let mut lake = Lake::open(dir.path(), "h", DiskLimits::default()).unwrap();
     let store = store(port);
     let place = || Bucket::new(Arc::new(store.clone()), "/fleet/").unwrap();
     let uploader = |most| Uploader::new(place(), UPLOAD_EVERY, most);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use crate::files::ignore_missing;
+use crate::text_file::ignore_missing;
 
 /// Failures of reading such a file.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
-use isotherm_fleet::AGES;
+use isotherm_fleet::COLUMN_AGES;
 use serde::Serialize;
 
 use crate::usage::UsageError;
@@ -49,9 +49,9 @@ impl LakeAge {
     /// # Errors
     /// If the lake has no columns for it.
     pub fn of(seconds: u64) -> Result<Self, UsageError> {
-        let found = AGES.into_iter().find(|age| age.1 == seconds);
+        let found = COLUMN_AGES.into_iter().find(|age| age.1 == seconds);
         found.map(|age| LakeAge(age.0)).ok_or_else(|| {
-            let names = AGES.map(|age| age.0).join(", ");
+            let names = COLUMN_AGES.map(|age| age.0).join(", ");
             UsageError::new(format!("the lake has no columns for this age: use one of {names}"))
         })
     }
@@ -137,8 +137,10 @@ impl FleetReport {
 
     /// A statement with its parameters in place.
     fn filled(&self, sql: &str, age: Option<LakeAge>) -> String {
-        let seconds =
-            AGES.into_iter().find(|a| age.is_some_and(|age| age.0 == a.0)).map_or(0, |a| a.1);
+        let seconds = COLUMN_AGES
+            .into_iter()
+            .find(|a| age.is_some_and(|age| age.0 == a.0))
+            .map_or(0, |a| a.1);
         sql.replace("{age}", age.map_or("", |age| age.0))
             .replace("{age_s}", &seconds.to_string())
             .replace("{objective_ppm}", &self.objective_ppm.to_string())
@@ -182,7 +184,7 @@ mod tests {
     #[test]
     fn the_question_about_limits_knows_the_ages_of_the_lake() {
         let sql = include_str!("../fleet/sql/limits.sql");
-        for (name, seconds) in AGES {
+        for (name, seconds) in COLUMN_AGES {
             let listed = sql.contains(&format!("({seconds}, '{name}')"));
             assert_eq!(listed, seconds >= 10, "{name}");
         }

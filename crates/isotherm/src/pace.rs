@@ -6,7 +6,7 @@ use isotherm_core::Nanos;
 use isotherm_linux::sys;
 
 /// Work starts at most this long after it is due.
-pub const SLACK: Duration = Duration::from_millis(200);
+pub const START_SLACK: Duration = Duration::from_millis(200);
 
 /// Limits on how often work is done.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct PaceLimits {
 }
 
 /// Paces repeated work so that it stays within a share of the time. The work is done on the first occasion
-/// after a pause, or at the latest [`SLACK`] after that.
+/// after a pause, or at the latest [`START_SLACK`] after that.
 #[derive(Debug, Default)]
 pub struct Pace {
     next: Nanos,

@@ -47,7 +47,7 @@ const LEVELS: usize = 65;
 /// Maximum bytes of samples of processes that are not attached yet. Most of a sample is the copy of its stack.
 const MAX_EARLY_BYTES: usize = 32 << 20;
 /// Maximum age of such samples.
-const EARLY: Duration = Duration::from_secs(10);
+const MAX_EARLY_AGE: Duration = Duration::from_secs(10);
 /// Time until the mappings of a program are read again, if a frame is in none of them. It is short at first, because a
 /// program that starts maps its libraries one by one, and doubles with each reading.
 const REREAD: Duration = Duration::from_millis(10);
@@ -605,7 +605,10 @@ impl Stacks {
                     // unwatched process.
                     let may_be_ours = !s.is_of_allocation() || self.library.is_some();
                     let size = s.size();
-                    if may_be_ours && s.at + EARLY > now && early_bytes + size <= MAX_EARLY_BYTES {
+                    if may_be_ours
+                        && s.at + MAX_EARLY_AGE > now
+                        && early_bytes + size <= MAX_EARLY_BYTES
+                    {
                         early_bytes += size;
                         self.early.push_back(s);
                     }

@@ -44,11 +44,12 @@ pub use ops::{
     AttachError, Clearing, HeldProcesses, Hold, Idle, IdleError, Physical, Postponed, Processes,
     Smaps, Vaddr,
 };
-pub use physical::{PhysicalError, PhysicalSelection, Stretch, physical_memory};
+pub use physical::{PhysicalError, PhysicalSelection, RamRange, physical_memory};
 pub use proof::ProofError;
 pub use state::{Thread, boot_id, lock as lock_file};
 pub use walker::{
-    Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, WalkError, WalkMethod, Walker, Want, fitting,
+    Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, WalkError, WalkMethod, Walker, Want, WindowAnswer,
+    fitting,
 };
 pub use ways::{Best, Way, WayError};
 

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use isotherm_core::{PAGE_SIZE, Pages, Unknown};
+use isotherm_core::{PAGE_SIZE, Unknown, UnknownPages};
 
 use crate::damon::ExcludedMemory;
 use crate::proc::{self, Holdings, ProcError};
@@ -15,10 +15,10 @@ pub struct MachineMemory {
     pub resident: u64,
     /// Memory that DAMON never reclaims, by reason: on no LRU list, or held. Memory with two reasons counts
     /// for both.
-    pub unknown: Pages<u64>,
+    pub unknown: UnknownPages<u64>,
     /// Memory that is unknown to isotherm's own monitors of processes, by reason, and that the kernel
     /// observes and reclaims. A virtual machine in shared memory counts for both reasons.
-    pub seen_by_kernel: Pages<u64>,
+    pub seen_by_kernel: UnknownPages<u64>,
     /// lower bound of the memory of files that no process maps: mapped shared memory counts as mapped files
     pub unmapped_files: u64,
     /// memory of files, mapped or not, without shared memory
@@ -70,8 +70,8 @@ impl MachineMemory {
     }
 }
 
-fn by(reasons: impl IntoIterator<Item = (Unknown, u64)>) -> Pages<u64> {
-    let mut pages = Pages::default();
+fn by(reasons: impl IntoIterator<Item = (Unknown, u64)>) -> UnknownPages<u64> {
+    let mut pages = UnknownPages::default();
     for (why, bytes) in reasons {
         pages.0[why.index()] = bytes;
     }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::testing::put;
 
-    fn bytes(pages: &Pages<u64>, why: Unknown) -> u64 {
+    fn bytes(pages: &UnknownPages<u64>, why: Unknown) -> u64 {
         pages.0[why.index()]
     }
 

@@ -10,7 +10,7 @@ use rustix::mm::Advice;
 
 use crate::sys::{OwnPages, SleepingChild};
 use crate::walker::{WalkError, Walker, Want, own_pid};
-use crate::x86::{Entry, Folio, HUGE_SIZE, Level};
+use crate::x86::{Folio, HUGE_SIZE, LeafEntry, Level};
 
 /// The walker's result differs from the true state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,7 @@ struct View {
 /// moves to another CPU leaves new pages behind that cannot be cleared for a while.
 const MAX_TRIES: u32 = 10;
 /// Up to 31 new pages wait on their CPU, and cannot be cleared until more follow.
-const SETTLE: u64 = 64;
+const SETTLE_PAGES: u64 = 64;
 
 /// The results of the test.
 pub(crate) struct Proven {
@@ -74,8 +74,8 @@ fn try_all(walker: &mut Walker) -> Result<Proven, WalkError> {
 
 /// Pages 0..6: never touched, young, made old, PROT_NONE, only read (two of them).
 fn small_pages(walker: &mut Walker) -> Result<u64, WalkError> {
-    let mut own = OwnPages::map(6 + SETTLE)?;
-    (1..=3).chain(6..6 + SETTLE).for_each(|page| own.write(page, page));
+    let mut own = OwnPages::map(6 + SETTLE_PAGES)?;
+    (1..=3).chain(6..6 + SETTLE_PAGES).for_each(|page| own.write(page, page));
     let before = first(walker, own.range(3, 1))?;
     own.protect_none(3, 1)?;
     let zeros = own.read(4) + own.read(5);
@@ -166,7 +166,7 @@ fn look(walker: &mut Walker, range: AddrRange, want: Want) -> Result<Vec<View>, 
     let batch = walker.read(own_pid(), std::iter::once((range, want)))?;
     let Some(answer) = batch.answers().next() else { return Ok(Vec::new()) };
     let view = |i| {
-        let entry: Entry = answer.entry(i);
+        let entry: LeafEntry = answer.entry(i);
         View {
             level: answer.level,
             resident: entry.is_resident(),

@@ -28,7 +28,7 @@ const MAX_SECTION_BYTES: u64 = 32 << 20;
 const MAX_ENTRY_BYTES: usize = 1 << 16;
 /// Maximum bytes of the tables of all files, and maximum number of files. Others have no tables.
 const MAX_BYTES: usize = 256 << 20;
-const MAX_FILES: usize = 1 << 14;
+const MAX_TABLE_FILES: usize = 1 << 14;
 
 /// Maximum number of functions of a file that a signal handler returns to. A C library has one.
 const MAX_SIGNAL_RETURNS: usize = 16;
@@ -252,7 +252,7 @@ impl UnwindTables {
 
     fn is_below(&self, most: usize) -> bool {
         let parts = self.files.values().flatten().flat_map(|tables| tables.parts());
-        parts.map(|bytes| bytes.len()).sum::<usize>() < most && self.files.len() < MAX_FILES
+        parts.map(|bytes| bytes.len()).sum::<usize>() < most && self.files.len() < MAX_TABLE_FILES
     }
 
     fn read(&mut self, path: &Path) -> Option<Arc<Tables>> {

@@ -4,7 +4,7 @@ const PRESENT: u64 = 1;
 const ACCESSED: u64 = 1 << 5;
 /// In an entry without [`PRESENT`]: the page is mapped without any permission (NUMA balancing, `mprotect`).
 const PROT_NONE: u64 = 1 << 8;
-const FRAME: u64 = 0x000f_ffff_ffff_f000;
+const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
 
 /// Bytes that one page table maps: the size of a huge page.
 pub const HUGE_SIZE: u64 = 2 << 20;
@@ -40,9 +40,9 @@ impl Level {
 
 /// One leaf entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry(pub u64);
+pub struct LeafEntry(pub u64);
 
-impl Entry {
+impl LeafEntry {
     /// Whether it maps a page in memory, accessible or not. Swap and migration entries have neither bit.
     #[must_use]
     pub fn is_resident(self) -> bool {
@@ -65,7 +65,7 @@ impl Entry {
     #[must_use]
     pub fn frame(self) -> u64 {
         let bits = if self.0 & PRESENT == 0 { !self.0 } else { self.0 };
-        (bits & FRAME) >> 12
+        (bits & FRAME_MASK) >> 12
     }
 }
 
@@ -101,19 +101,19 @@ mod tests {
 
     #[test]
     fn kinds_of_entries() {
-        let young = Entry(0x8000_0001_2345_6067);
+        let young = LeafEntry(0x8000_0001_2345_6067);
         assert!(young.is_resident() && young.is_young());
         assert_eq!(young.frame(), 0x0012_3456);
-        let old = Entry(0x8000_0001_2345_6047);
+        let old = LeafEntry(0x8000_0001_2345_6047);
         assert!(old.is_resident() && !old.is_young());
-        let none = Entry(0);
+        let none = LeafEntry(0);
         assert!(!none.is_resident() && !none.is_young());
         // A swap entry has neither bit 0 nor bit 8, so the position of the accessed bit has no meaning.
-        let swapped = Entry(0x07ff_ffff_ffff_f02c & !(PRESENT | PROT_NONE) | ACCESSED);
+        let swapped = LeafEntry(0x07ff_ffff_ffff_f02c & !(PRESENT | PROT_NONE) | ACCESSED);
         assert!(!swapped.is_resident() && !swapped.is_young() && swapped.is_swapped());
-        assert!(![young, old, none].map(Entry::is_swapped).contains(&true));
+        assert!(![young, old, none].map(LeafEntry::is_swapped).contains(&true));
         // PROT_NONE: bit 8, frame inverted.
-        let numa = Entry((!(0x0012_3456_u64 << 12) & FRAME) | PROT_NONE | ACCESSED);
+        let numa = LeafEntry((!(0x0012_3456_u64 << 12) & FRAME_MASK) | PROT_NONE | ACCESSED);
         assert!(numa.is_resident() && numa.is_young());
         assert_eq!(numa.frame(), 0x0012_3456);
     }

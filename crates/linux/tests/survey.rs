@@ -10,8 +10,8 @@ use common::{
     about, attached, look, needs_root, obey as be_obedient, part, root, with_memory, young,
 };
 use isotherm_core::{
-    AddrRange, Block, Cleared, Cost, Liveness, Look, PAGE_SIZE, PageMask, SAMPLES, Space, TargetId,
-    Unknown, sample_pages,
+    AddrRange, BLOCK_SAMPLES, Block, Cleared, Cost, Liveness, Look, PAGE_SIZE, PageMask, Space,
+    TargetId, Unknown, sample_pages,
 };
 use isotherm_linux::{Hold, Vaddr};
 use proptest::prelude::*;
@@ -101,7 +101,7 @@ fn a_probe_finds_the_young_pages_of_its_sample() {
         process.tell(&format!("read {} 1", touched.start));
         let block = survey(&mut ops, target, &[touched]).pop().unwrap();
         let mut probe = |range, nth| ops.survey().unwrap().probe(target, &[range], nth).unwrap().0;
-        for nth in 0..2 * SAMPLES {
+        for nth in 0..2 * BLOCK_SAMPLES {
             let is_in = !block.young.and(&sample_pages(nth)).is_empty();
             assert_eq!(probe(memory, nth), is_in, "page {page} in sample {nth}");
             assert!(!probe(part(memory, 0, page), nth), "only the requested memory");

@@ -3,7 +3,7 @@
 //!
 //! `cargo run -p isotherm-mm --example pool`
 
-use isotherm_mm::{Backing, Fair, FrameId, Layout, LruType, Memory, Request, ZoneKind};
+use isotherm_mm::{AllocRequest, Fair, FrameId, Layout, LruType, Memory, PageOwner, ZoneKind};
 
 /// The content of the pool, by key; the oldest page is dropped when room is needed.
 #[derive(Default)]
@@ -12,7 +12,7 @@ struct Pool {
     dropped: u64,
 }
 
-impl Backing for Pool {
+impl PageOwner for Pool {
     fn give_up(&mut self, owner: u64, _frame: FrameId) -> bool {
         self.dropped += 1;
         usize::try_from(owner)
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // More than there is room for: kswapd makes some, as far as it is let.
     for key in 0..100_000_u64 {
-        let request = Request {
+        let request = AllocRequest {
             cpu: 0,
             node: 0,
             class: ZoneKind::Normal,

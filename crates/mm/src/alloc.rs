@@ -3,7 +3,7 @@
 use crate::fair::{FairPass, FairVerdict};
 use crate::layout::ZoneKind;
 use crate::lru::{FrameId, ListKind, LruType};
-use crate::memory::{Backing, Memory};
+use crate::memory::{Memory, PageOwner};
 use crate::nodes::NodeSet;
 use crate::reclaim::ReclaimStats;
 use crate::zone::Zone;
@@ -13,7 +13,7 @@ const MAX_ROUNDS: u32 = 16;
 
 /// An allocation request. Numbers of CPUs and nodes that do not exist wrap around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub struct AllocRequest {
     /// the CPU that allocates
     pub cpu: u32,
     /// the preferred node
@@ -49,7 +49,7 @@ pub struct OutOfMemory;
 
 /// A request and its preferred zone, the first one that may serve it: zones on its node count as local.
 struct ZonedRequest {
-    request: Request,
+    request: AllocRequest,
     /// the permitted nodes
     nodes: NodeSet,
     preferred: usize,
@@ -76,8 +76,8 @@ impl Memory {
     /// If no page is available.
     pub fn allocate(
         &mut self,
-        request: Request,
-        backing: &mut impl Backing,
+        request: AllocRequest,
+        backing: &mut impl PageOwner,
     ) -> Result<Allocated, OutOfMemory> {
         self.allocate_on(request, NodeSet::ALL, backing)
     }
@@ -88,9 +88,9 @@ impl Memory {
     /// If these nodes have no page available.
     pub fn allocate_on(
         &mut self,
-        request: Request,
+        request: AllocRequest,
         nodes: NodeSet,
-        backing: &mut impl Backing,
+        backing: &mut impl PageOwner,
     ) -> Result<Allocated, OutOfMemory> {
         self.stats.allocations += 1;
         let wanted = self.wanted(request, nodes).ok_or_else(|| self.failure())?;
@@ -101,9 +101,9 @@ impl Memory {
         self.slow_path(&wanted, backing)
     }
 
-    fn wanted(&self, request: Request, nodes: NodeSet) -> Option<ZonedRequest> {
+    fn wanted(&self, request: AllocRequest, nodes: NodeSet) -> Option<ZonedRequest> {
         let (cpu, node) = (request.cpu % self.cpus, request.node % self.nodes());
-        let request = Request { cpu, node, ..request };
+        let request = AllocRequest { cpu, node, ..request };
         let preferred = self.usable_zones(&request, nodes).next()?;
         let class = self.zones[preferred].kind;
         Some(ZonedRequest { request, nodes, preferred, class })
@@ -112,7 +112,7 @@ impl Memory {
     /// The zonelist of a request, limited to these nodes.
     pub(crate) fn usable_zones(
         &self,
-        request: &Request,
+        request: &AllocRequest,
         nodes: NodeSet,
     ) -> impl Iterator<Item = usize> + '_ {
         let list = self.zonelist(request.node, request.class).iter().copied();
@@ -127,7 +127,7 @@ impl Memory {
     fn slow_path(
         &mut self,
         wanted: &ZonedRequest,
-        backing: &mut impl Backing,
+        backing: &mut impl PageOwner,
     ) -> Result<Allocated, OutOfMemory> {
         let request = &wanted.request;
         self.stats.slow_paths += 1;
@@ -191,7 +191,7 @@ impl Memory {
         self.usable_zones(&wanted.request, wanted.nodes)
     }
 
-    fn take(&mut self, request: &Request, zone: usize) -> Option<FrameId> {
+    fn take(&mut self, request: &AllocRequest, zone: usize) -> Option<FrameId> {
         let policy = self.policy;
         let z = &mut self.zones[zone];
         let frame = z.free_frames.pop()?;
@@ -213,7 +213,7 @@ impl Memory {
 
     /// Resets the batches of the local zones of the list: `reset_alloc_batches`.
     fn reset_batches(&mut self, wanted: &ZonedRequest) {
-        let Request { cpu, node, class, .. } = wanted.request;
+        let AllocRequest { cpu, node, class, .. } = wanted.request;
         let local = self.zones[wanted.preferred].node;
         self.stats.resets += 1;
         for &z in &self.zonelists[node][class.index()] {

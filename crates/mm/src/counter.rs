@@ -67,7 +67,7 @@ pub fn pressure_threshold(cpus: u32, low: i64, min: i64) -> i64 {
 
 /// The number of free pages below which a reader needs the exact value; `None` if drift cannot matter.
 #[must_use]
-pub fn drift_mark(cpus: u32, threshold: i64, min: i64, low: i64, high: i64) -> Option<i64> {
+pub(crate) fn drift_mark(cpus: u32, threshold: i64, min: i64, low: i64, high: i64) -> Option<i64> {
     let drift = i64::from(cpus) * threshold;
     (drift > low - min).then_some(high + drift)
 }

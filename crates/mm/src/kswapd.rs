@@ -1,8 +1,8 @@
 //! kswapd: background reclaim, one per node. `balance_pgdat` of mm/vmscan.c, in steps.
 
-use crate::alloc::Request;
+use crate::alloc::AllocRequest;
 use crate::layout::ZoneKind;
-use crate::memory::{Backing, Memory};
+use crate::memory::{Memory, PageOwner};
 use crate::nodes::NodeSet;
 use crate::reclaim::{CLUSTER, FIRST_PRIORITY, ReclaimStats, Reclaimer, Shrink};
 use crate::rules::{LruScope, ZoneBalance};
@@ -38,7 +38,7 @@ impl Memory {
 
     /// Starts the kswapd of each node in the zonelist. With lists per zone: if a zone of the node is below its
     /// high watermark. With lists per node: if no zone of the node is above it.
-    pub(crate) fn wake_kswapds(&mut self, request: &Request, nodes: NodeSet) {
+    pub(crate) fn wake_kswapds(&mut self, request: &AllocRequest, nodes: NodeSet) {
         for i in 0..self.zonelist(request.node, request.class).len() {
             let zone = &self.zones[self.zonelists[request.node][request.class.index()][i]];
             let node = zone.node;
@@ -60,7 +60,7 @@ impl Memory {
         &mut self,
         node: usize,
         pages: u64,
-        backing: &mut impl Backing,
+        backing: &mut impl PageOwner,
     ) -> ReclaimStats {
         let mut work = ReclaimStats::default();
         // Each step counts as at least one page, so that the loop terminates.
@@ -73,7 +73,7 @@ impl Memory {
         work
     }
 
-    fn kswapd_step(&mut self, node: usize, backing: &mut impl Backing) -> ReclaimStats {
+    fn kswapd_step(&mut self, node: usize, backing: &mut impl PageOwner) -> ReclaimStats {
         let Some(class) = self.kswapds[node].class else { return ReclaimStats::default() };
         let Some(mut pass) = self.kswapds[node].pass.take() else {
             self.kswapds[node].pass = self.begin_pass(node, class, FIRST_PRIORITY, backing);
@@ -108,7 +108,7 @@ impl Memory {
         node: usize,
         class: ZoneKind,
         priority: u32,
-        backing: &mut impl Backing,
+        backing: &mut impl PageOwner,
     ) -> Option<Pass> {
         if self.is_node_balanced(node, class) {
             return None;
@@ -183,7 +183,7 @@ impl Memory {
         node: usize,
         class: ZoneKind,
         pass: &Pass,
-        backing: &mut impl Backing,
+        backing: &mut impl PageOwner,
     ) -> Option<Pass> {
         let harder = pass.raise || pass.reclaimed == 0;
         let priority = pass.priority - u32::from(harder);

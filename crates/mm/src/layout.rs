@@ -9,7 +9,7 @@ pub const MAX_CPUS: u32 = 1024;
 /// Maximum number of pages: 256 GiB of 4 KiB pages, whose simulation needs 2 GiB.
 pub const MAX_PAGES: i64 = 64 << 20;
 /// The distance of a node to itself.
-pub const LOCAL_DISTANCE: u32 = 10;
+const LOCAL_DISTANCE: u32 = 10;
 
 /// The kind of a zone, in ascending order. A request for one kind may also use lower kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -43,20 +43,21 @@ mod watermark;
 mod zone;
 mod zonelist;
 
-pub use alloc::{Allocated, OutOfMemory, Request};
-pub use counter::{Counter, drift_mark, normal_threshold, pressure_threshold};
+pub use alloc::{AllocRequest, Allocated, OutOfMemory};
+pub use counter::{Counter, normal_threshold, pressure_threshold};
 pub use fair::{FAIR, Fair};
 pub use fairness::jain;
 pub use fragmentation::unusable_free_index;
 pub use layout::{
-    KINDS, LOCAL_DISTANCE, Layout, LayoutError, MAX_CPUS, MAX_NODES, MAX_PAGES, NodeLayout,
-    ZoneKind, ZoneLayout,
+    KINDS, Layout, LayoutError, MAX_CPUS, MAX_NODES, MAX_PAGES, NodeLayout, ZoneKind, ZoneLayout,
 };
 pub use lru::{FrameId, ListKind, LruType};
-pub use memory::{AllocStats, Backing, Departure, Memory};
+pub use memory::{AllocStats, Departure, Memory, PageOwner};
 pub use nodes::NodeSet;
 pub use reclaim::ReclaimStats;
 pub use rules::{LruScope, Rules, ZoneBalance};
-pub use watermark::{Generation, Watermarks, lowmem, lowmem_reserve, min_free_kbytes, watermarks};
+pub use watermark::{
+    WatermarkRule, ZoneWatermarks, lowmem, lowmem_reserve, min_free_kbytes, watermarks,
+};
 pub use zone::{Zone, ZoneStats};
-pub use zonelist::{ZonelistOrder, nodes_by_distance, zonelists};
+pub use zonelist::{ZonelistOrder, zonelists};

@@ -80,7 +80,7 @@ pub(crate) const MAPPED: u8 = 8;
 
 /// The state of a frame.
 #[derive(Debug, Clone)]
-pub(crate) struct Frame {
+pub(crate) struct PageFrame {
     next: FrameId,
     prev: FrameId,
     /// the caller's identifier
@@ -92,9 +92,17 @@ pub(crate) struct Frame {
     pub flags: u8,
 }
 
-impl Frame {
+impl PageFrame {
     pub fn new(zone: u16) -> Self {
-        Frame { next: NONE, prev: NONE, owner: 0, born: 0, zone, list: ListKind::Free, flags: 0 }
+        PageFrame {
+            next: NONE,
+            prev: NONE,
+            owner: 0,
+            born: 0,
+            zone,
+            list: ListKind::Free,
+            flags: 0,
+        }
     }
 
     pub fn has(&self, flag: u8) -> bool {
@@ -135,7 +143,7 @@ impl List {
         (self.tail != NONE).then_some(self.tail)
     }
 
-    pub fn push_head(&mut self, frames: &mut [Frame], id: FrameId) {
+    pub fn push_head(&mut self, frames: &mut [PageFrame], id: FrameId) {
         let frame = &mut frames[id as usize];
         (frame.prev, frame.next) = (NONE, self.head);
         match self.head {
@@ -146,7 +154,7 @@ impl List {
         self.len += 1;
     }
 
-    pub fn push_tail(&mut self, frames: &mut [Frame], id: FrameId) {
+    pub fn push_tail(&mut self, frames: &mut [PageFrame], id: FrameId) {
         let frame = &mut frames[id as usize];
         (frame.prev, frame.next) = (self.tail, NONE);
         match self.tail {
@@ -157,7 +165,7 @@ impl List {
         self.len += 1;
     }
 
-    pub fn remove(&mut self, frames: &mut [Frame], id: FrameId) {
+    pub fn remove(&mut self, frames: &mut [PageFrame], id: FrameId) {
         let (prev, next) = (frames[id as usize].prev, frames[id as usize].next);
         match prev {
             NONE => self.head = next,
@@ -171,7 +179,7 @@ impl List {
     }
 
     /// The frames on the list, from the head on.
-    pub fn iter<'a>(&self, frames: &'a [Frame]) -> impl Iterator<Item = FrameId> + use<'a> {
+    pub fn iter<'a>(&self, frames: &'a [PageFrame]) -> impl Iterator<Item = FrameId> + use<'a> {
         let some = |id: FrameId| (id != NONE).then_some(id);
         std::iter::successors(some(self.head), move |&id| some(frames[id as usize].next))
     }

@@ -5,14 +5,14 @@ use serde::Serialize;
 use crate::fair::FairPolicy;
 use crate::kswapd::Kswapd;
 use crate::layout::{Layout, LayoutError, ZoneKind};
-use crate::lru::{Frame, FrameId, ListKind, Lruvec};
+use crate::lru::{FrameId, ListKind, Lruvec, PageFrame};
 use crate::rules::{LruScope, Rules};
 use crate::watermark::{lowmem, lowmem_reserve, min_free_kbytes, watermarks};
 use crate::zone::Zone;
 use crate::zonelist::zonelists;
 
 /// The owner of the pages: reclaim asks it before it reclaims a page.
-pub trait Backing {
+pub trait PageOwner {
     /// Whether a mapped page was accessed since the last call.
     fn take_accessed(&mut self, _owner: u64) -> bool {
         false
@@ -23,7 +23,7 @@ pub trait Backing {
 }
 
 /// Pages that may be dropped without notice.
-impl Backing for () {
+impl PageOwner for () {
     fn give_up(&mut self, _owner: u64, _frame: FrameId) -> bool {
         true
     }
@@ -84,7 +84,7 @@ pub struct Departure {
 #[derive(Debug)]
 pub struct Memory {
     pub(crate) zones: Vec<Zone>,
-    pub(crate) frames: Vec<Frame>,
+    pub(crate) frames: Vec<PageFrame>,
     pub(crate) lruvecs: Vec<Lruvec>,
     pub(crate) kswapds: Vec<Kswapd>,
     /// by node, then by [`ZoneKind::index`]
@@ -108,14 +108,14 @@ impl Memory {
         let lowmem = lowmem(layout);
         let by_size = min_free_kbytes(lowmem, rules.watermarks);
         let kbytes = rules.min_free_kbytes.map_or(by_size, i64::from);
-        let (mut zones, mut frames) = (Vec::new(), Vec::<Frame>::new());
+        let (mut zones, mut frames) = (Vec::new(), Vec::<PageFrame>::new());
         for (node, n) in layout.nodes.iter().enumerate() {
             for (i, z) in n.zones.iter().enumerate() {
                 let marks = watermarks(z.kind, z.managed, lowmem, kbytes, rules.watermarks);
                 let number = u16::try_from(zones.len()).unwrap_or(u16::MAX);
                 let first = id(frames.len());
                 let pages = usize::try_from(z.managed).unwrap_or(0);
-                frames.resize(frames.len() + pages, Frame::new(number));
+                frames.resize(frames.len() + pages, PageFrame::new(number));
                 let reserve = lowmem_reserve(n, i);
                 let range = first..id(frames.len());
                 zones.push(Zone::new((z.kind, node), range, marks, reserve, layout.cpus));

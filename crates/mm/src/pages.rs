@@ -47,7 +47,7 @@ impl Memory {
         self.frames[frame as usize].has(DIRTY)
     }
 
-    /// Sets whether the page is mapped: for a mapped page, reclaim calls `Backing::take_accessed`.
+    /// Sets whether the page is mapped: for a mapped page, reclaim calls `PageOwner::take_accessed`.
     pub fn set_mapped(&mut self, frame: FrameId, mapped: bool) {
         self.frames[frame as usize].set(MAPPED, mapped);
     }

@@ -4,10 +4,10 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-use crate::alloc::Request;
+use crate::alloc::AllocRequest;
 use crate::layout::ZoneKind;
 use crate::lru::{DIRTY, FrameId, ListKind, LruType, Lruvec, MAPPED, RECLAIM, REFERENCED};
-use crate::memory::{Backing, Memory};
+use crate::memory::{Memory, PageOwner};
 use crate::nodes::NodeSet;
 use crate::rules::LruScope;
 
@@ -111,7 +111,7 @@ impl Memory {
         &mut self,
         shrink: &mut Shrink,
         who: Reclaimer,
-        backing: &mut impl Backing,
+        backing: &mut impl PageOwner,
     ) -> bool {
         for list in ListKind::LRU {
             let left = &mut shrink.left[list as usize];
@@ -143,7 +143,7 @@ impl Memory {
         scan: i64,
         class: ZoneKind,
         who: Reclaimer,
-        backing: &mut impl Backing,
+        backing: &mut impl PageOwner,
     ) -> ReclaimStats {
         let kind = list.lru_type().unwrap_or(LruType::File);
         let mut work = ReclaimStats::default();
@@ -186,7 +186,12 @@ impl Memory {
     }
 
     /// As `page_check_references`; also, dirty file pages are skipped until they are written.
-    fn verdict(&mut self, frame: FrameId, kind: LruType, backing: &mut impl Backing) -> ScanResult {
+    fn verdict(
+        &mut self,
+        frame: FrameId,
+        kind: LruType,
+        backing: &mut impl PageOwner,
+    ) -> ScanResult {
         let f = &mut self.frames[frame as usize];
         let used_before = f.take(REFERENCED);
         let accessed = f.has(MAPPED) && backing.take_accessed(f.owner);
@@ -210,7 +215,7 @@ impl Memory {
         lruvec: usize,
         kind: LruType,
         scan: i64,
-        backing: &mut impl Backing,
+        backing: &mut impl PageOwner,
     ) {
         for _ in 0..scan {
             let list = &self.lruvecs[lruvec].lists[ListKind::of(kind, true) as usize];
@@ -230,9 +235,9 @@ impl Memory {
     /// cluster is free.
     pub(crate) fn reclaim_directly(
         &mut self,
-        request: &Request,
+        request: &AllocRequest,
         nodes: NodeSet,
-        backing: &mut impl Backing,
+        backing: &mut impl PageOwner,
     ) -> ReclaimStats {
         let class = request.class;
         let mut work = ReclaimStats::default();
@@ -258,7 +263,7 @@ impl Memory {
     }
 
     /// Keeps enough process pages inactive: `age_active_anon`.
-    pub(crate) fn age_anon(&mut self, lruvec: usize, backing: &mut impl Backing) {
+    pub(crate) fn age_anon(&mut self, lruvec: usize, backing: &mut impl PageOwner) {
         if self.swap && self.lruvecs[lruvec].inactive_is_low(LruType::Anon) {
             self.shrink_active(lruvec, LruType::Anon, CLUSTER, backing);
         }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fair::Fair;
-use crate::watermark::Generation;
+use crate::watermark::WatermarkRule;
 use crate::zonelist::ZonelistOrder;
 
 /// The scope of the LRU lists.
@@ -38,7 +38,7 @@ pub struct Rules {
     /// the scope of the LRU lists
     pub lru: LruScope,
     /// the rule for watermarks
-    pub watermarks: Generation,
+    pub watermarks: WatermarkRule,
     /// `vm.min_free_kbytes`; `None`: computed from the size of memory
     pub min_free_kbytes: Option<u32>,
     /// the order of fallback to other zones and nodes
@@ -64,7 +64,7 @@ impl Rules {
         Rules {
             fair: Fair::Baseline,
             lru: LruScope::Zone,
-            watermarks: Generation::Ratio,
+            watermarks: WatermarkRule::Ratio,
             min_free_kbytes: None,
             zonelist: ZonelistOrder::Node,
             balance: ZoneBalance::GapAndReserve,
@@ -79,7 +79,7 @@ impl Rules {
         Rules {
             fair: Fair::NodeLru,
             lru: LruScope::Node,
-            watermarks: Generation::Scale(10),
+            watermarks: WatermarkRule::Scale(10),
             ..Rules::linux_3_15()
         }
     }
@@ -88,8 +88,8 @@ impl Rules {
     #[must_use]
     pub fn is_plausible(&self) -> bool {
         let scale = match self.watermarks {
-            Generation::Ratio => true,
-            Generation::Scale(factor) => (1..=1000).contains(&factor),
+            WatermarkRule::Ratio => true,
+            WatermarkRule::Scale(factor) => (1..=1000).contains(&factor),
         };
         let min_free = self.min_free_kbytes.is_none_or(|k| (128..=1 << 24).contains(&k));
         scale && min_free && self.swappiness <= 100

@@ -13,7 +13,7 @@ const RESERVE_RATIO: [i64; 5] = [256, 256, 32, 32, 1];
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Generation {
+pub enum WatermarkRule {
     /// up to Linux 4.5: low is 125 % of min, high 150 %
     Ratio,
     /// since Linux 4.6: steps of 25 % of min, or of this many 10,000ths of the zone if that is more
@@ -23,7 +23,7 @@ pub enum Generation {
 
 /// Watermarks of a zone, in free pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Watermarks {
+pub struct ZoneWatermarks {
     /// below this, only tasks that will free memory may allocate
     pub min: i64,
     /// below this, kswapd is started
@@ -33,10 +33,10 @@ pub struct Watermarks {
 }
 
 /// The default of `vm.min_free_kbytes` for `lowmem` pages (all except [`ZoneKind::HighMem`]): the square root
-/// of 16 times as many kbytes, clamped to 128 to 65536 ([`Generation::Ratio`]) or to 262144.
+/// of 16 times as many kbytes, clamped to 128 to 65536 ([`WatermarkRule::Ratio`]) or to 262144.
 #[must_use]
-pub fn min_free_kbytes(lowmem: i64, generation: Generation) -> i64 {
-    let most = if generation == Generation::Ratio { 65536 } else { 262_144 };
+pub fn min_free_kbytes(lowmem: i64, generation: WatermarkRule) -> i64 {
+    let most = if generation == WatermarkRule::Ratio { 65536 } else { 262_144 };
     (lowmem.max(0) * PAGE_KBYTES * 16).isqrt().clamp(128, most)
 }
 
@@ -47,15 +47,15 @@ pub fn watermarks(
     managed: i64,
     lowmem: i64,
     min_free_kbytes: i64,
-    generation: Generation,
-) -> Watermarks {
+    generation: WatermarkRule,
+) -> ZoneWatermarks {
     let share = min_free_kbytes / PAGE_KBYTES * managed / lowmem.max(1);
     let min = if kind == ZoneKind::HighMem { (managed / 1024).clamp(32, 128) } else { share };
     match generation {
-        Generation::Ratio => Watermarks { min, low: min + share / 4, high: min + share / 2 },
-        Generation::Scale(factor) => {
+        WatermarkRule::Ratio => ZoneWatermarks { min, low: min + share / 4, high: min + share / 2 },
+        WatermarkRule::Scale(factor) => {
             let step = (share / 4).max(managed * i64::from(factor) / 10_000);
-            Watermarks { min, low: min + step, high: min + 2 * step }
+            ZoneWatermarks { min, low: min + step, high: min + 2 * step }
         }
     }
 }
@@ -84,8 +84,8 @@ mod tests {
     use super::*;
     use ZoneKind::{Dma, Dma32, HighMem, Movable, Normal};
 
-    fn marks(min: i64, low: i64, high: i64) -> Watermarks {
-        Watermarks { min, low, high }
+    fn marks(min: i64, low: i64, high: i64) -> ZoneWatermarks {
+        ZoneWatermarks { min, low, high }
     }
 
     /// The worked example: 8 GiB as /proc/zoneinfo shows them on Linux 3.15.
@@ -93,10 +93,10 @@ mod tests {
     fn eight_gib() {
         let layout = Layout::single(4, &[(Dma, 3976), (Dma32, 757_760), (Normal, 1_290_240)]);
         let lowmem = lowmem(&layout);
-        let kbytes = min_free_kbytes(lowmem, Generation::Ratio);
+        let kbytes = min_free_kbytes(lowmem, WatermarkRule::Ratio);
         assert_eq!(kbytes, 11459);
         let found = layout.nodes[0].zones.iter().enumerate().map(|(i, z)| {
-            let w = watermarks(z.kind, z.managed, lowmem, kbytes, Generation::Ratio);
+            let w = watermarks(z.kind, z.managed, lowmem, kbytes, WatermarkRule::Ratio);
             (w, w.high - w.low, lowmem_reserve(&layout.nodes[0], i)[Normal.index()])
         });
         let expected = [
@@ -109,23 +109,23 @@ mod tests {
 
     #[test]
     fn since_4_6_the_steps_are_a_thousandth_of_the_zone() {
-        let kbytes = min_free_kbytes(2_051_976, Generation::Scale(10));
-        let of = |managed| watermarks(Normal, managed, 2_051_976, kbytes, Generation::Scale(10));
+        let kbytes = min_free_kbytes(2_051_976, WatermarkRule::Scale(10));
+        let of = |managed| watermarks(Normal, managed, 2_051_976, kbytes, WatermarkRule::Scale(10));
         assert_eq!(of(1_290_240), marks(1800, 1800 + 1290, 1800 + 2580));
-        let steep = watermarks(Normal, 1_290_240, 2_051_976, kbytes, Generation::Scale(1));
+        let steep = watermarks(Normal, 1_290_240, 2_051_976, kbytes, WatermarkRule::Scale(1));
         assert_eq!(steep, marks(1800, 2250, 2700), "a quarter of min at least");
     }
 
     #[test]
     fn the_root_has_bounds() {
-        assert_eq!(min_free_kbytes(1, Generation::Ratio), 128);
-        assert_eq!(min_free_kbytes(1 << 30, Generation::Ratio), 65536);
-        assert_eq!(min_free_kbytes(1 << 40, Generation::Scale(10)), 262_144);
+        assert_eq!(min_free_kbytes(1, WatermarkRule::Ratio), 128);
+        assert_eq!(min_free_kbytes(1 << 30, WatermarkRule::Ratio), 65536);
+        assert_eq!(min_free_kbytes(1 << 40, WatermarkRule::Scale(10)), 262_144);
     }
 
     #[test]
     fn high_memory_has_a_min_of_its_own() {
-        let w = |managed| watermarks(HighMem, managed, 200_000, 3000, Generation::Ratio);
+        let w = |managed| watermarks(HighMem, managed, 200_000, 3000, WatermarkRule::Ratio);
         assert_eq!(w(1_000_000).min, 128);
         assert_eq!(w(40_000).min, 39);
         assert_eq!(w(1000).min, 32);

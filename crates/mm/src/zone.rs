@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::counter::{Counter, drift_mark, normal_threshold, pressure_threshold};
 use crate::layout::ZoneKind;
 use crate::lru::FrameId;
-use crate::watermark::Watermarks;
+use crate::watermark::ZoneWatermarks;
 
 /// Maximum share of a zone that may be dirty file pages, in percent: `vm.dirty_ratio`.
 const DIRTY_PERCENT: i64 = 20;
@@ -20,7 +20,7 @@ pub struct Zone {
     /// pages that the allocator manages
     pub managed: i64,
     /// the watermarks of free pages
-    pub watermarks: Watermarks,
+    pub watermarks: ZoneWatermarks,
     /// pages reserved from requests for a higher kind, by [`ZoneKind::index`]
     pub reserve: [i64; 5],
     /// free pages: `NR_FREE_PAGES`
@@ -96,13 +96,13 @@ impl Zone {
     pub(crate) fn new(
         (kind, node): (ZoneKind, usize),
         frames: std::ops::Range<FrameId>,
-        watermarks: Watermarks,
+        watermarks: ZoneWatermarks,
         reserve: [i64; 5],
         cpus: u32,
     ) -> Self {
         let managed = i64::from(frames.end - frames.start);
         let threshold = normal_threshold(cpus, managed);
-        let Watermarks { min, low, high } = watermarks;
+        let ZoneWatermarks { min, low, high } = watermarks;
         let mut zone = Zone {
             kind,
             node,
@@ -188,7 +188,7 @@ impl Zone {
 
     /// Sets the threshold of the per-CPU counters, for kswapd asleep or awake.
     pub(crate) fn set_pressure(&mut self, cpus: u32, awake: bool) {
-        let Watermarks { min, low, .. } = self.watermarks;
+        let ZoneWatermarks { min, low, .. } = self.watermarks;
         let normal = normal_threshold(cpus, self.managed);
         self.set_threshold(if awake { pressure_threshold(cpus, low, min) } else { normal });
     }

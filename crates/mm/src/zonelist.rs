@@ -19,7 +19,7 @@ pub enum ZonelistOrder {
 /// The nodes in order of distance from `from`. Of equally distant nodes, those with higher numbers than
 /// `from` come first.
 #[must_use]
-pub fn nodes_by_distance(layout: &Layout, from: usize) -> Vec<usize> {
+fn nodes_by_distance(layout: &Layout, from: usize) -> Vec<usize> {
     let mut nodes: Vec<usize> = (0..layout.nodes.len()).collect();
     let distance = |n: usize| layout.nodes[from].distances[n] + u32::from(n < from);
     nodes.sort_by_key(|&n| (n != from, distance(n), n));

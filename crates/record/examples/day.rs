@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, RateSupport,
-    RegionView, Snapshot, TargetId, TargetView, rate,
+    AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, RateSupport, RegionView,
+    Snapshot, TargetId, TargetView, UnknownPages, rate,
 };
 use isotherm_record::{FileEndReason, Limits, RecordingHeader, TargetInfo, Writer};
 
@@ -161,7 +161,7 @@ fn views(stretches: &[Stretch], second: u64, noise: &mut Noise) -> Vec<RegionVie
             rate: rate(young as f64, LOOKS as f64, 20, SAMPLE),
             touched_bp: if young > 0 { 10_000 } else { 0 },
             resident_bp: 10_000,
-            unknown_bp: Pages::default(),
+            unknown_bp: UnknownPages::default(),
             support: Some(RateSupport::MEASURED),
         }
     };

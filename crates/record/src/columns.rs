@@ -8,19 +8,19 @@ use arrow_schema::ArrowError;
 use isotherm_core::{RegionView, Snapshot, TargetView, Unknown};
 
 use crate::bad::InvalidField;
-use crate::lists::{Column, batch, list, numbers, offsets, plain};
+use crate::lists::{NamedColumn, batch, list, numbers, offsets, plain};
 use crate::quality::{self, Qualities};
 use crate::scalars::{self, SCALARS, nanos};
 use crate::versions;
 
 /// Bytes of a row, a target and a region in the columns.
-const ROW: usize = SCALARS.len() * 8 + quality::ROW;
-const TARGET: usize = 4 + 9 + 8 + 2 * 9 + 8 + 4;
+const ROW_BYTES: usize = SCALARS.len() * 8 + quality::ROW_BYTES;
+const TARGET_BYTES: usize = 4 + 9 + 8 + 2 * 9 + 8 + 4;
 const REGION: usize = 8 + 8 + 8 + 3 * 4 + 3 * 2 + 2 * Unknown::ALL.len() + 2 * 3;
 
 /// Bytes of `s` in the columns.
 pub(crate) fn bytes_of(s: &Snapshot) -> usize {
-    ROW + s.targets.len() * TARGET + s.nr_regions() * REGION
+    ROW_BYTES + s.targets.len() * TARGET_BYTES + s.nr_regions() * REGION
 }
 
 /// The name of the column for a reason why pages are unknown.
@@ -30,7 +30,7 @@ pub(crate) fn unknown_name(why: Unknown) -> String {
 
 /// Snapshots that are not written yet, as columns.
 #[derive(Default)]
-pub(crate) struct Columns {
+pub(crate) struct SnapshotColumns {
     rows: Vec<[u64; SCALARS.len()]>,
     qualities: Qualities,
     targets: Targets,
@@ -67,7 +67,7 @@ struct Regions {
     extended_bp: Vec<Option<u16>>,
 }
 
-impl Columns {
+impl SnapshotColumns {
     /// Bytes of all snapshots held.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -86,7 +86,7 @@ impl Columns {
     pub(crate) fn push(&mut self, s: &Snapshot, sets: &[u64]) -> Result<(), InvalidField> {
         let appended = self.append(s, sets);
         if appended.is_err() {
-            *self = Columns::default();
+            *self = SnapshotColumns::default();
         }
         appended
     }
@@ -131,12 +131,13 @@ impl Targets {
         Ok(())
     }
 
-    fn columns(self, out: &mut Vec<Column>) -> Result<(), ArrowError> {
+    fn columns(self, out: &mut Vec<NamedColumn>) -> Result<(), ArrowError> {
         let rows = offsets(self.in_row)?;
         out.push(list("target_id", false, &rows, array::<UInt32Type>(self.id))?);
         out.push(list("ran_ns", true, &rows, Arc::new(UInt64Array::from(self.ran_ns)))?);
         out.push(list("left_out", false, &rows, array::<UInt64Type>(self.left_out))?);
-        for (name, values) in versions::DIRTY.into_iter().zip([self.dirty, self.writeback]) {
+        for (name, values) in versions::DIRTY_COLUMNS.into_iter().zip([self.dirty, self.writeback])
+        {
             out.push(list(name, true, &rows, Arc::new(UInt64Array::from(values)))?);
         }
         out.push(list("mapping_set", false, &rows, array::<UInt64Type>(self.mapping_set))?);
@@ -164,7 +165,7 @@ impl Regions {
         Ok(())
     }
 
-    fn columns(self, out: &mut Vec<Column>) -> Result<(), ArrowError> {
+    fn columns(self, out: &mut Vec<NamedColumn>) -> Result<(), ArrowError> {
         let rows = offsets(self.in_row)?;
         let supports = versions::SUPPORT
             .into_iter()

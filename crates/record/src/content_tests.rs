@@ -1,6 +1,6 @@
 use super::*;
 use crate::header::{FileEndReason, RecordingHeader};
-use isotherm_core::{Cost, Mapping, MappingKind, Pages, Rate};
+use isotherm_core::{Cost, Mapping, MappingKind, Rate, UnknownPages};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn region_at(start: u64, end: u64) -> RegionView {
         rate: Rate { hz: 2.0, low: 1.0, high: f32::INFINITY },
         touched_bp: 10_000,
         resident_bp: 10_000,
-        unknown_bp: Pages::default(),
+        unknown_bp: UnknownPages::default(),
         support: None,
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn target_id(fact: &TargetInfo) -> Option<u64> {
 
 /// What a region's shares and times are in DAMON's counts.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Counts {
+pub(crate) struct DamonCounts {
     /// sampling intervals per aggregation interval
     samples: u64,
     /// aggregation interval in ns
@@ -53,7 +53,7 @@ pub(crate) struct Counts {
     ages: bool,
 }
 
-impl Counts {
+impl DamonCounts {
     /// The intervals are those of the recording. Those of a snapshot may differ: it may be longer, or the attributes may
     /// have changed. They count if the header of the record is damaged.
     pub fn of(facts: Option<&RecordingHeader>, s: &Snapshot) -> Self {
@@ -61,12 +61,12 @@ impl Counts {
         let ages = facts.is_none_or(|facts| !facts.missing.ages);
         let aggr = attrs.aggr.as_nanos().max(1);
         let samples = (aggr / attrs.sample.as_nanos().max(1)).max(1);
-        Counts { samples: u64::try_from(samples).unwrap_or(u64::MAX), aggr, ages }
+        DamonCounts { samples: u64::try_from(samples).unwrap_or(u64::MAX), aggr, ages }
     }
 
     /// The same, with ages in other aggregation intervals.
     pub fn in_intervals_of(self, attrs: &Attrs) -> Self {
-        Counts { aggr: attrs.aggr.as_nanos().max(1), ..self }
+        DamonCounts { aggr: attrs.aggr.as_nanos().max(1), ..self }
     }
 
     /// The count of accesses of memory that was found accessed each time.

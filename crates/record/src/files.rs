@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempPath;
 
 use crate::frame::MAGIC;
-use crate::limits::MAX_FILES;
+use crate::limits::MAX_ROTATED_FILES;
 use crate::outcome::WriteError;
 
 /// A destination of frames.
@@ -104,7 +104,7 @@ fn state(path: &Path) -> io::Result<PathState> {
 /// Files on a disk, locked while they are written. An earlier record keeps its place until the new one has
 /// content.
 #[derive(Debug)]
-pub struct Files {
+pub struct RecordFiles {
     path: PathBuf,
     keep: u32,
     file: File,
@@ -124,12 +124,12 @@ struct PendingFile {
     _earlier: Vec<File>,
 }
 
-impl Files {
+impl RecordFiles {
     /// Begins a record at `path` that keeps at most `keep` files. When this record settles, an earlier one at
     /// `path` is moved to FILE.old. An empty file is replaced, because it may be readable by others. Any other
     /// file there stays, and is an error.
     pub(crate) fn create(path: &Path, keep: u32) -> Result<Self, WriteError> {
-        Files::new(path, keep, false)
+        RecordFiles::new(path, keep, false)
     }
 
     /// `aside`: it also waits for its place if there is no earlier record.
@@ -145,7 +145,8 @@ impl Files {
             let _earlier = lock_all(path, &there)?;
             let old = with_suffix(path, "old");
             // Without an earlier record, FILE.old stays.
-            let stale = if earlier.is_empty() { Vec::new() } else { records(&old, MAX_FILES)? };
+            let stale =
+                if earlier.is_empty() { Vec::new() } else { records(&old, MAX_ROTATED_FILES)? };
             lock_all(&old, &stale)?;
             let stale = stale.into_iter().map(|age| part(&old, age));
             let renames = earlier.into_iter().map(|age| (part(path, age), part(&old, age)));
@@ -158,7 +159,7 @@ impl Files {
         if aside.is_none() && file.metadata().map_err(io)?.len() > 0 {
             return Err(WriteError::Busy { path: path.to_owned() });
         }
-        Ok(Files { path: path.to_owned(), keep, file, len: Some(0), aside })
+        Ok(RecordFiles { path: path.to_owned(), keep, file, len: Some(0), aside })
     }
 
     /// Standard output, which is not closed at the end, and cannot be rotated.
@@ -167,7 +168,13 @@ impl Files {
         use std::os::fd::AsFd;
         let file = io::stdout().as_fd().try_clone_to_owned();
         let file = file.map_err(|source| WriteError::Io { path: name.to_owned(), source })?;
-        Ok(Files { path: name.to_owned(), keep: 1, file: file.into(), len: None, aside: None })
+        Ok(RecordFiles {
+            path: name.to_owned(),
+            keep: 1,
+            file: file.into(),
+            len: None,
+            aside: None,
+        })
     }
 }
 
@@ -273,7 +280,7 @@ fn begin_aside(path: &Path) -> io::Result<(File, TempPath)> {
 /// The ages of the files at `path` that are records. Another file in a place that will be `needed` is an error.
 fn records(path: &Path, needed: u32) -> Result<Vec<u32>, WriteError> {
     let mut found = Vec::new();
-    for age in 0..MAX_FILES {
+    for age in 0..MAX_ROTATED_FILES {
         let path = part(path, age);
         match state(&path) {
             Ok(PathState::Record) => found.push(age),
@@ -293,7 +300,7 @@ fn unless_missing(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
 }
 
-impl Sink for Files {
+impl Sink for RecordFiles {
     fn append(&mut self, frames: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(frames);
         match written {
@@ -334,11 +341,11 @@ impl Sink for Files {
 
 /// Files whose record takes its place with its end only. If it is dropped before, nothing has changed.
 #[derive(Debug)]
-pub struct AtomicFiles(Files);
+pub struct AtomicFiles(RecordFiles);
 
 impl AtomicFiles {
     pub(crate) fn create(path: &Path) -> Result<Self, WriteError> {
-        Files::new(path, 1, true).map(AtomicFiles)
+        RecordFiles::new(path, 1, true).map(AtomicFiles)
     }
 }
 

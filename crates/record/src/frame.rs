@@ -144,7 +144,7 @@ fn parse(bytes: &[u8; HEADER_LEN], at: u64) -> Result<Header, FrameError> {
 }
 
 /// The bytes of a record.
-pub(crate) trait Input: Read {
+pub(crate) trait FrameInput: Read {
     /// Leaves out up to `n` bytes. Returns how many there were.
     fn leave_out(&mut self, n: u64) -> io::Result<u64> {
         io::copy(&mut Read::take(self, n), &mut io::sink())
@@ -152,17 +152,17 @@ pub(crate) trait Input: Read {
 }
 
 /// An input that must be read to its end.
-pub(crate) struct Stream<R>(pub R);
+pub(crate) struct StreamInput<R>(pub R);
 
-impl<R: Read> Read for Stream<R> {
+impl<R: Read> Read for StreamInput<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.0.read(out)
     }
 }
 
-impl<R: Read> Input for Stream<R> {}
+impl<R: Read> FrameInput for StreamInput<R> {}
 
-impl Input for File {
+impl FrameInput for File {
     fn leave_out(&mut self, n: u64) -> io::Result<u64> {
         let at = self.stream_position()?;
         let n = n.min(self.metadata()?.len().saturating_sub(at));
@@ -171,7 +171,7 @@ impl Input for File {
     }
 }
 
-impl<R: Input + ?Sized> Input for Box<R> {
+impl<R: FrameInput + ?Sized> FrameInput for Box<R> {
     fn leave_out(&mut self, n: u64) -> io::Result<u64> {
         (**self).leave_out(n)
     }
@@ -188,7 +188,7 @@ pub(crate) struct Frames<R> {
     ahead: Vec<u8>,
 }
 
-impl<R: Input> Frames<R> {
+impl<R: FrameInput> Frames<R> {
     pub(crate) fn new(input: R) -> Self {
         let input = BufReader::with_capacity(BUFFER, input);
         Frames { input, begin: 0, at: 0, ahead: Vec::with_capacity(HEADER_LEN) }
@@ -358,8 +358,8 @@ mod tests {
         [seal(FrameKind::Targets, b"one").unwrap(), seal(FrameKind::End, b"two").unwrap()].concat()
     }
 
-    fn frames(bytes: &[u8]) -> Frames<Stream<&[u8]>> {
-        Frames::new(Stream(bytes))
+    fn frames(bytes: &[u8]) -> Frames<StreamInput<&[u8]>> {
+        Frames::new(StreamInput(bytes))
     }
 
     #[test]

@@ -69,11 +69,11 @@ pub use export::{
     ExportError, Exported, Table, export_arrow, export_damo_json, export_parquet,
     export_perf_script, export_perfetto,
 };
-pub use files::{AtomicFiles, Files, Sink};
+pub use files::{AtomicFiles, RecordFiles, Sink};
 pub use header::{End, FileEndReason, RecordingHeader, TargetInfo};
 pub use limits::{Limits, LimitsError};
-pub use outcome::{RecordProgress, Summary, WriteError};
-pub use reader::{Mark, Reader};
+pub use outcome::{RecordProgress, RecordingTotals, WriteError};
+pub use reader::{FramePosition, Reader};
 pub use round::rounded;
 pub use verify::{Problem, Verification, verify};
 pub use writer::Writer;

@@ -3,7 +3,7 @@
 /// Smallest size of a file in bytes: a smaller file could not hold the frames with which every file begins.
 const SMALLEST_FILE: u64 = 64 << 10;
 /// Maximal number of files, because each rotation renames all of them.
-pub(crate) const MAX_FILES: u32 = 1000;
+pub(crate) const MAX_ROTATED_FILES: u32 = 1000;
 
 /// Limits for the size of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,7 +23,7 @@ pub enum LimitsError {
     #[error("files cannot rotate without a limit of their size: give --max-size as well")]
     RotateWithoutSize,
     /// the number of files is out of range
-    #[error("a record cannot rotate through {0} files: choose 2 to {MAX_FILES}")]
+    #[error("a record cannot rotate through {0} files: choose 2 to {MAX_ROTATED_FILES}")]
     Files(u32),
     /// the maximal size is too small
     #[error(
@@ -46,7 +46,7 @@ impl Limits {
     /// If the limits are invalid; the error contains valid ones.
     pub fn file_size(&self) -> Result<u64, LimitsError> {
         let files = self.rotate.unwrap_or(1);
-        if self.rotate.is_some() && !(2..=MAX_FILES).contains(&files) {
+        if self.rotate.is_some() && !(2..=MAX_ROTATED_FILES).contains(&files) {
             return Err(LimitsError::Files(files));
         }
         match self.max_size {

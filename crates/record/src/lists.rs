@@ -13,16 +13,16 @@ use arrow_schema::{ArrowError, Field, Schema};
 use crate::bad::InvalidField;
 
 /// A column with its name and type.
-pub(crate) type Column = (Field, ArrayRef);
+pub(crate) type NamedColumn = (Field, ArrayRef);
 
 /// A record batch with these columns.
-pub(crate) fn batch(columns: Vec<Column>) -> Result<RecordBatch, ArrowError> {
+pub(crate) fn batch(columns: Vec<NamedColumn>) -> Result<RecordBatch, ArrowError> {
     let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
 }
 
 /// A column with one value per row.
-pub(crate) fn plain(name: &str, nullable: bool, values: ArrayRef) -> Column {
+pub(crate) fn plain(name: &str, nullable: bool, values: ArrayRef) -> NamedColumn {
     (Field::new(name, values.data_type().clone(), nullable), values)
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn list(
     nullable: bool,
     offsets: &OffsetBuffer<i32>,
     values: ArrayRef,
-) -> Result<Column, ArrowError> {
+) -> Result<NamedColumn, ArrowError> {
     let item = Arc::new(Field::new("item", values.data_type().clone(), nullable));
     Ok(plain(name, false, Arc::new(ListArray::try_new(item, offsets.clone(), values, None)?)))
 }

@@ -19,7 +19,7 @@ pub enum RecordProgress {
 
 /// The totals of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Summary {
+pub struct RecordingTotals {
     /// number of snapshots written
     pub snapshots: u64,
     /// number of frames written

@@ -13,7 +13,7 @@ use crate::frame::MAX_PAYLOAD;
 
 /// Level 9 produces 7 % less than level 3 for busy regions, and costs half a microsecond per region. Higher
 /// levels gain little on these columns.
-const LEVEL: i32 = 9;
+const ZSTD_LEVEL: i32 = 9;
 /// zstd searches the last 256 KiB. That compresses as well as the 2 MiB that the level uses for long messages,
 /// and needs 3 MiB of memory instead of 11.
 const WINDOW_LOG: u32 = 18;
@@ -34,7 +34,7 @@ pub(crate) fn pack(message: &[u8]) -> Result<Vec<u8>, InvalidField> {
             "{length} bytes are above the limit of {MAX_PAYLOAD}"
         )));
     }
-    let packed = Compressor::new(LEVEL).and_then(|mut zstd| {
+    let packed = Compressor::new(ZSTD_LEVEL).and_then(|mut zstd| {
         zstd.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
         zstd.compress(message)
     });

@@ -6,10 +6,10 @@ use arrow_array::{Array, Float32Array, RecordBatch, UInt64Array};
 use isotherm_core::{Quality, Restraint};
 
 use crate::bad::InvalidField;
-use crate::lists::{Column, column, plain};
+use crate::lists::{NamedColumn, column, plain};
 
 /// Bytes per row.
-pub(crate) const ROW: usize = 4 * 9;
+pub(crate) const ROW_BYTES: usize = 4 * 9;
 
 const RESTRAINTS: [Restraint; 3] = [Restraint::None, Restraint::ShortRuns, Restraint::ReadOnly];
 
@@ -22,7 +22,7 @@ impl Qualities {
         self.0.push(quality.copied());
     }
 
-    pub(crate) fn columns(self, out: &mut Vec<Column>) {
+    pub(crate) fn columns(self, out: &mut Vec<NamedColumn>) {
         let numbers = |value: fn(&Quality) -> u64| -> Arc<dyn Array> {
             Arc::new(UInt64Array::from_iter(self.0.iter().map(|q| q.as_ref().map(value))))
         };
@@ -35,16 +35,16 @@ impl Qualities {
 }
 
 /// The quality columns of a record.
-pub(crate) struct Columns {
+pub(crate) struct QualityColumns {
     coverage_bp: UInt64Array,
     error_log2: Float32Array,
     stolen: UInt64Array,
     restraint: UInt64Array,
 }
 
-impl Columns {
+impl QualityColumns {
     pub(crate) fn of(batch: &RecordBatch) -> Result<Self, InvalidField> {
-        Ok(Columns {
+        Ok(QualityColumns {
             coverage_bp: column(batch, "coverage_bp")?,
             error_log2: column(batch, "error_log2")?,
             stolen: column(batch, "stolen")?,

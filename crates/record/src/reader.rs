@@ -10,9 +10,9 @@ use isotherm_core::Nanos;
 use crate::bad::InvalidField;
 use crate::event::{Event, Lost, ReadError, TornReason};
 use crate::files::{is_written, part};
-use crate::frame::{FrameError, Frames, Input, Stream};
+use crate::frame::{FrameError, FrameInput, Frames, StreamInput};
 use crate::header::{FileEndReason, RecordingHeader};
-use crate::limits::MAX_FILES;
+use crate::limits::MAX_ROTATED_FILES;
 use crate::state::{Known, StreamState};
 use crate::verify::Problem;
 
@@ -21,7 +21,7 @@ const MAX_DAMAGE: usize = 100;
 
 /// A place in a record, between two frames.
 #[derive(Debug, Clone)]
-pub struct Mark {
+pub struct FramePosition {
     path: PathBuf,
     /// the file that had this path
     file: Option<FileId>,
@@ -30,21 +30,23 @@ pub struct Mark {
     known: Known,
 }
 
-impl Mark {
+impl FramePosition {
     /// The memory that it occupies in addition to `before`, an earlier mark of the same record, in bytes. Marks share
     /// the mappings that have not changed between them.
     #[must_use]
-    pub fn bytes_beyond(&self, before: Option<&Mark>) -> usize {
+    pub fn bytes_beyond(&self, before: Option<&FramePosition>) -> usize {
         let paths = self.later.iter().chain([&self.path]);
         let paths: usize = paths.map(|path| size_of::<PathBuf>() + path.as_os_str().len()).sum();
-        size_of::<Mark>() + paths + self.known.bytes_beyond(before.map(|before| &before.known))
+        size_of::<FramePosition>()
+            + paths
+            + self.known.bytes_beyond(before.map(|before| &before.known))
     }
 }
 
 /// Reads a record: an iterator of its [`Event`]s. It ends after an error, unless the error is damage and damage
 /// is skipped.
 pub struct Reader {
-    frames: Frames<Box<dyn Input + Send>>,
+    frames: Frames<Box<dyn FrameInput + Send>>,
     path: PathBuf,
     /// whether the input is the file at `path`
     named: bool,
@@ -86,10 +88,10 @@ impl Reader {
     /// # Errors
     /// Never because of the content of `input`.
     pub fn new(input: impl Read + Send + 'static, name: &Path) -> Result<Self, ReadError> {
-        Reader::of(Box::new(Stream(input)), name)
+        Reader::of(Box::new(StreamInput(input)), name)
     }
 
-    fn of(input: Box<dyn Input + Send>, name: &Path) -> Result<Self, ReadError> {
+    fn of(input: Box<dyn FrameInput + Send>, name: &Path) -> Result<Self, ReadError> {
         let io = |e| ReadError::Io { path: name.to_owned(), source: io::Error::other(e) };
         Ok(Reader {
             frames: Frames::new(input),
@@ -139,17 +141,17 @@ impl Reader {
     /// The place of the next frame, from which [`Reader::resume`] reads on. None if snapshots of the last frame
     /// remain, if there was none yet, or if the input has no path.
     #[must_use]
-    pub fn mark(&self) -> Option<Mark> {
+    pub fn mark(&self) -> Option<FramePosition> {
         let known = self.state.known().filter(|_| self.named && self.ready.is_empty())?;
         let (path, later) = (self.path.clone(), self.later.clone());
-        Some(Mark { path, file: self.file, later, at: self.frames.at(), known })
+        Some(FramePosition { path, file: self.file, later, at: self.frames.at(), known })
     }
 
     /// Reads a record from a mark on.
     ///
     /// # Errors
     /// If its file cannot be opened, or another one has its name.
-    pub fn resume(mark: &Mark) -> Result<Self, ReadError> {
+    pub fn resume(mark: &FramePosition) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: mark.path.clone(), source };
         let mut file = File::open(&mark.path).map_err(io)?;
         if id(&file) != mark.file {
@@ -158,7 +160,7 @@ impl Reader {
         }
         file.seek(SeekFrom::Start(mark.at)).map_err(io)?;
         let state = StreamState::after(mark.known.clone()).map_err(|e| io(io::Error::other(e)))?;
-        let frames = Frames::after(Box::new(file) as Box<dyn Input + Send>, mark.at);
+        let frames = Frames::after(Box::new(file) as Box<dyn FrameInput + Send>, mark.at);
         let later = mark.later.clone();
         let reader = Reader::new(io::empty(), &mark.path)?;
         let file = mark.file;
@@ -326,7 +328,7 @@ fn older(path: &Path) -> Vec<PathBuf> {
         return Vec::new();
     };
     let same = |p: &PathBuf| facts_of(p).is_some_and(|f| f == facts);
-    (1..MAX_FILES).map(|age| part(path, age)).take_while(same).collect()
+    (1..MAX_ROTATED_FILES).map(|age| part(path, age)).take_while(same).collect()
 }
 
 /// The facts at the start of a file, if it has any.

@@ -9,8 +9,8 @@ use arrow_array::{
     UInt64Array,
 };
 use isotherm_core::{
-    AddrRange, DirtyBytes, Mapping, Nanos, Pages, Rate, RateSupport, RegionView, Snapshot,
-    TargetId, TargetView, Unknown,
+    AddrRange, DirtyBytes, Mapping, Nanos, Rate, RateSupport, RegionView, Snapshot, TargetId,
+    TargetView, Unknown, UnknownPages,
 };
 
 use crate::bad::{InvalidField, ensure};
@@ -18,8 +18,8 @@ use crate::check;
 use crate::columns::unknown_name;
 use crate::lists::{Lists, column};
 use crate::quality;
-use crate::scalars::{self, END, SCALARS, SEQ, START};
-use crate::versions::DIRTY;
+use crate::scalars::{self, END_INDEX, SCALARS, SEQ, START_INDEX};
+use crate::versions::DIRTY_COLUMNS;
 
 const SHORT_LISTS: &str = "the lists of a snapshot are not of one length";
 const UNEQUAL_LISTS: InvalidField = InvalidField::new(SHORT_LISTS);
@@ -28,9 +28,9 @@ const UNEQUAL_LISTS: InvalidField = InvalidField::new(SHORT_LISTS);
 pub(crate) type FindSet<'a> = &'a dyn Fn(u64, TargetId) -> Option<Arc<Vec<Mapping>>>;
 
 /// The rows of a frame of snapshots.
-pub(crate) struct Rows {
+pub(crate) struct SnapshotRows {
     scalars: Vec<UInt64Array>,
-    qualities: quality::Columns,
+    qualities: quality::QualityColumns,
     targets: Targets,
     regions: Regions,
     next: usize,
@@ -76,11 +76,11 @@ struct Slices<'a> {
     support: Vec<Option<RateSupport>>,
 }
 
-impl Rows {
+impl SnapshotRows {
     pub(crate) fn of(batch: &RecordBatch) -> Result<Self, InvalidField> {
-        Ok(Rows {
+        Ok(SnapshotRows {
             scalars: SCALARS.iter().map(|name| column(batch, name)).collect::<Result<_, _>>()?,
-            qualities: quality::Columns::of(batch)?,
+            qualities: quality::QualityColumns::of(batch)?,
             targets: Targets::of(batch)?,
             regions: Regions::of(batch)?,
             next: 0,
@@ -101,13 +101,13 @@ impl Rows {
     /// The number and the end of the next snapshot.
     pub(crate) fn peek(&self) -> Option<(u64, Nanos)> {
         let at = |column: usize| self.scalars.get(column)?.values().get(self.next).copied();
-        Some((at(SEQ)?, Nanos(at(END)?)))
+        Some((at(SEQ)?, Nanos(at(END_INDEX)?)))
     }
 
     /// The end of the last snapshot, and the time from the start of the first one until then.
     pub(crate) fn span(&self) -> Option<(Nanos, Duration)> {
-        let start = Nanos(*self.scalars.get(START)?.values().first()?);
-        let end = Nanos(*self.scalars.get(END)?.values().last()?);
+        let start = Nanos(*self.scalars.get(START_INDEX)?.values().first()?);
+        let end = Nanos(*self.scalars.get(END_INDEX)?.values().last()?);
         Some((end, end.since(start)))
     }
 
@@ -150,7 +150,7 @@ impl Targets {
             id: Lists::of(batch, "target_id")?,
             ran_ns: Lists::of(batch, "ran_ns")?,
             left_out: Lists::of(batch, "left_out")?,
-            dirty: [Lists::of(batch, DIRTY[0])?, Lists::of(batch, DIRTY[1])?],
+            dirty: [Lists::of(batch, DIRTY_COLUMNS[0])?, Lists::of(batch, DIRTY_COLUMNS[1])?],
             mapping_set: Lists::of(batch, "mapping_set")?,
             regions: Lists::of(batch, "regions")?,
         })
@@ -272,7 +272,7 @@ impl Slices<'_> {
     }
 
     fn view(&self, i: usize) -> Option<RegionView> {
-        let mut unknown_bp = Pages::default();
+        let mut unknown_bp = UnknownPages::default();
         for (bp, column) in unknown_bp.0.iter_mut().zip(&self.unknown_bp) {
             *bp = (*column.get(i)?).into();
         }

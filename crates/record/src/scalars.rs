@@ -15,8 +15,8 @@ pub(crate) const SCALARS: [&str; 24] = [
 
 /// Places of the number, the start and the end of a snapshot in [`SCALARS`].
 pub(crate) const SEQ: usize = 0;
-pub(crate) const START: usize = 1;
-pub(crate) const END: usize = 2;
+pub(crate) const START_INDEX: usize = 1;
+pub(crate) const END_INDEX: usize = 2;
 
 /// Names of the attributes, in the columns of snapshots and in the facts.
 pub(crate) const ATTRS: [&str; 16] = [

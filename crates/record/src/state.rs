@@ -15,10 +15,10 @@ use crate::bad::{InvalidField, ensure};
 use crate::event::Event;
 use crate::faults::{to_code, to_faults};
 use crate::frame::{Frame, FrameKind};
-use crate::header::RecordingHeader;
+use crate::header::{End, RecordingHeader};
 use crate::mappings::{MappingSet, to_sets};
 use crate::message::{Message, decode, holds_rows};
-use crate::rows::Rows;
+use crate::rows::SnapshotRows;
 use crate::tables::{Schemas, to_end, to_targets};
 use crate::traces::to_traces;
 use crate::versions;
@@ -49,7 +49,7 @@ pub(crate) struct StreamState {
     missing_at_begin: u64,
     /// ends so far in this recording
     ends: u64,
-    rows: Option<Rows>,
+    rows: Option<SnapshotRows>,
     ended: bool,
     /// whether snapshots and mappings are skipped
     passes: bool,
@@ -226,7 +226,7 @@ impl StreamState {
         ensure(!self.ended, "it comes after the end")?;
         match kind {
             FrameKind::Snapshots => {
-                let rows = Rows::of(rows)?;
+                let rows = SnapshotRows::of(rows)?;
                 // A frame that was written early is short, and the next ones are longer again.
                 if let Some((end, length)) = rows.span() {
                     self.reached = (end, length.max(self.reached.1 / 2));
@@ -263,24 +263,29 @@ impl StreamState {
             FrameKind::Targets => events.extend(to_targets(rows)?.into_iter().map(Event::Target)),
             FrameKind::End => {
                 let end = to_end(rows)?;
-                self.ends += 1;
-                if end.files > self.ends {
-                    // Older files were deleted, so that their snapshots are not missing.
-                    self.missing_at_begin = 0;
-                }
-                self.missing_at_end = match self.last_seq {
-                    Some(last) => end.snapshots.saturating_sub(last + 1),
-                    None if self.begins_damaged && end.files <= 1 => end.snapshots,
-                    None => 0,
-                };
-                if self.jumps {
-                    self.missing_at_end = 0;
-                }
+                self.note_end(&end);
                 events.push_back(Event::End(end));
-                (self.ended, self.in_rows) = (true, false);
             }
         }
         Ok(())
+    }
+
+    /// Notes the end of a file, and how many snapshots are missing.
+    fn note_end(&mut self, end: &End) {
+        self.ends += 1;
+        if end.files > self.ends {
+            // Older files were deleted, so that their snapshots are not missing.
+            self.missing_at_begin = 0;
+        }
+        self.missing_at_end = match self.last_seq {
+            Some(last) => end.snapshots.saturating_sub(last + 1),
+            None if self.begins_damaged && end.files <= 1 => end.snapshots,
+            None => 0,
+        };
+        if self.jumps {
+            self.missing_at_end = 0;
+        }
+        (self.ended, self.in_rows) = (true, false);
     }
 
     /// Adds a set. Each file of a record repeats the sets that it needs; only a new set is an event.
@@ -359,11 +364,11 @@ impl StreamState {
 
     /// Skips the next snapshots that the caller does not need.
     fn pass_early(&mut self) -> Result<(), InvalidField> {
-        while let Some((seq, end)) = self.rows.as_ref().and_then(Rows::peek) {
+        while let Some((seq, end)) = self.rows.as_ref().and_then(SnapshotRows::peek) {
             if end >= self.skip_until || self.ages.keys().any(|(at, _)| *at == end) {
                 break;
             }
-            self.rows.iter_mut().for_each(Rows::skip);
+            self.rows.iter_mut().for_each(SnapshotRows::skip);
             self.follow(seq)?;
         }
         Ok(())

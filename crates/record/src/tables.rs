@@ -9,7 +9,7 @@ use isotherm_core::TargetId;
 use crate::ages::from_ages;
 use crate::attributions::from_attributions;
 use crate::bad::InvalidField;
-use crate::columns::Columns;
+use crate::columns::SnapshotColumns;
 use crate::faults::{from_code, from_faults};
 use crate::frame::FrameKind;
 use crate::header::{End, FileEndReason, TargetInfo};
@@ -39,7 +39,7 @@ pub(crate) struct Schemas {
 
 impl Schemas {
     pub(crate) fn new() -> Result<Self, ArrowError> {
-        let snapshots = Columns::default().take()?.schema();
+        let snapshots = SnapshotColumns::default().take()?.schema();
         Ok(Schemas {
             snapshots_1: versions::of_1(&snapshots),
             snapshots_3: versions::of_3(&snapshots),

@@ -25,10 +25,10 @@ use arrow_schema::{DataType, Schema, SchemaRef};
 use isotherm_core::MonitorKind;
 
 use crate::bad::InvalidField;
-use crate::lists::{self, Column, Lists, column, list, plain};
+use crate::lists::{self, Lists, NamedColumn, column, list, plain};
 
 /// Numbers that version 2 has added to each snapshot, with their values for version 1.
-const NUMBERS: [(&str, u64); 6] = [
+const ADDED_NUMBERS: [(&str, u64); 6] = [
     ("lost_ns", 0),
     ("monitor", MonitorKind::Regions as u64),
     ("budget_ppm", 10_000),
@@ -48,24 +48,24 @@ const NULLS: [(&str, DataType); 4] = [
 pub(crate) const SUPPORT: [&str; 2] = ["measured_bp", "extended_bp"];
 
 /// Column that version 4 has added, with a share per region; 0 for earlier versions.
-pub(crate) const CACHE: &str = "unknown_cache_bp";
+pub(crate) const CACHE_COLUMN: &str = "unknown_cache_bp";
 
 /// Columns that version 8 has added, with one value per target; null for earlier versions.
-pub(crate) const DIRTY: [&str; 2] = ["dirty", "writeback"];
+pub(crate) const DIRTY_COLUMNS: [&str; 2] = ["dirty", "writeback"];
 
 /// The value for version 1 of the number `name`; none if version 2 has not added it.
 pub(crate) fn added_in_2(name: &str) -> Option<u64> {
-    NUMBERS.iter().find(|(added, _)| *added == name).map(|&(_, before)| before)
+    ADDED_NUMBERS.iter().find(|(added, _)| *added == name).map(|&(_, before)| before)
 }
 
 /// The columns of snapshots in versions 4 to 7.
 pub(crate) fn of_7(snapshots: &Schema) -> SchemaRef {
-    without(snapshots, |name| DIRTY.contains(&name))
+    without(snapshots, |name| DIRTY_COLUMNS.contains(&name))
 }
 
 /// The columns of snapshots in versions 2 and 3.
 pub(crate) fn of_3(snapshots: &Schema) -> SchemaRef {
-    without(&of_7(snapshots), |name| SUPPORT.contains(&name) || name == CACHE)
+    without(&of_7(snapshots), |name| SUPPORT.contains(&name) || name == CACHE_COLUMN)
 }
 
 fn without(snapshots: &Schema, left_out: impl Fn(&str) -> bool) -> SchemaRef {
@@ -91,7 +91,7 @@ pub(crate) fn upgraded(version: u16, batch: RecordBatch) -> Result<RecordBatch, 
     }
 }
 
-fn columns_of(batch: &RecordBatch) -> Vec<Column> {
+fn columns_of(batch: &RecordBatch) -> Vec<NamedColumn> {
     let fields = batch.schema().fields().iter().map(|f| f.as_ref().clone()).collect::<Vec<_>>();
     fields.into_iter().zip(batch.columns().to_vec()).collect()
 }
@@ -99,7 +99,7 @@ fn columns_of(batch: &RecordBatch) -> Vec<Column> {
 fn from_7(batch: RecordBatch) -> Result<RecordBatch, InvalidField> {
     let mut columns = columns_of(&batch);
     let targets: ListArray = column(&batch, "target_id")?;
-    for name in DIRTY {
+    for name in DIRTY_COLUMNS {
         let none = new_null_array(&DataType::UInt64, targets.values().len());
         columns.push(list(name, true, targets.offsets(), none)?);
     }
@@ -110,7 +110,7 @@ fn from_3(batch: RecordBatch) -> Result<RecordBatch, InvalidField> {
     let mut columns = columns_of(&batch);
     let rates: ListArray = column(&batch, "rate_hz")?;
     let nothing = Arc::new(UInt16Array::from_value(0, rates.values().len()));
-    columns.push(list(CACHE, false, rates.offsets(), nothing)?);
+    columns.push(list(CACHE_COLUMN, false, rates.offsets(), nothing)?);
     for name in SUPPORT {
         let none = new_null_array(&DataType::UInt16, rates.values().len());
         columns.push(list(name, true, rates.offsets(), none)?);
@@ -121,7 +121,7 @@ fn from_3(batch: RecordBatch) -> Result<RecordBatch, InvalidField> {
 fn from_1(batch: RecordBatch) -> Result<RecordBatch, InvalidField> {
     let rows = batch.num_rows();
     let mut columns = columns_of(&batch);
-    for (name, before) in NUMBERS {
+    for (name, before) in ADDED_NUMBERS {
         columns.push(plain(name, false, Arc::new(UInt64Array::from_value(before, rows))));
     }
     for (name, kind) in NULLS {

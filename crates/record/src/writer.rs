@@ -15,16 +15,16 @@ use crate::ages::{AgeRow, from_ages};
 use crate::attributions::from_attributions;
 use crate::bad::InvalidField;
 use crate::check;
-use crate::columns::{Columns, bytes_of};
+use crate::columns::{SnapshotColumns, bytes_of};
 use crate::event::Event;
 use crate::faults::{CodeSet, from_code, from_faults};
-use crate::files::{AtomicFiles, Files, Sink};
+use crate::files::{AtomicFiles, RecordFiles, Sink};
 use crate::frame::{self, FrameKind, MAX_PAYLOAD};
 use crate::header::{End, FileEndReason, RecordingHeader, TargetInfo};
 use crate::limits::Limits;
 use crate::mappings::from_sets;
 use crate::message::Encoder;
-use crate::outcome::{RecordProgress, Summary, WriteError};
+use crate::outcome::{RecordProgress, RecordingTotals, WriteError};
 use crate::packed::pack;
 use crate::round::rounded;
 use crate::sets::Sets;
@@ -34,17 +34,17 @@ use crate::traces::from_traces;
 /// Waiting snapshots are written before they are older than this.
 const FLUSH: Duration = Duration::from_secs(5);
 /// Maximal size of the waiting snapshots, in bytes.
-const BATCH: usize = 1 << 20;
+const BATCH_BYTES: usize = 1 << 20;
 /// Maximal number of attributions that wait for snapshots.
 const ATTRIBUTIONS: usize = 4096;
 /// Maximal number of faults that wait for snapshots.
-const FAULTS: usize = 4096;
+const MAX_WAITING_FAULTS: usize = 4096;
 /// Maximal number of accesses to files that wait for snapshots.
 const ACCESSES: usize = 1 << 18;
 /// Bytes reserved in each file for its end.
 const END_ROOM: u64 = 2048;
 /// Maximal size of the end's note in bytes, so that the end fits in the reserved space.
-const NOTE: usize = 512;
+const MAX_NOTE_BYTES: usize = 512;
 
 struct Target {
     fact: TargetInfo,
@@ -54,7 +54,7 @@ struct Target {
 
 /// Writes a record. It writes at the latest when 5 s of snapshots wait, so that a kill loses no more than that.
 /// [`Writer::finish`] writes the remaining data and the end.
-pub struct Writer<S = Files> {
+pub struct Writer<S = RecordFiles> {
     sink: S,
     path: PathBuf,
     file_size: u64,
@@ -64,7 +64,7 @@ pub struct Writer<S = Files> {
     snapshot_schema: Schema,
     targets: Vec<Target>,
     sets: Sets,
-    columns: Columns,
+    columns: SnapshotColumns,
     attributions: Vec<Attribution>,
     faults: Vec<Fault>,
     traces: Vec<CacheTrace>,
@@ -78,10 +78,10 @@ pub struct Writer<S = Files> {
     last_seq: Option<u64>,
     file_len: u64,
     full: bool,
-    summary: Summary,
+    summary: RecordingTotals,
 }
 
-impl Writer<Files> {
+impl Writer<RecordFiles> {
     /// Begins a record at `path`. An earlier record there stays FILE until this one contains snapshots, and is
     /// then kept as FILE.old. If this one never contains any, the earlier record stays.
     ///
@@ -93,7 +93,7 @@ impl Writer<Files> {
         limits: Limits,
     ) -> Result<Self, WriteError> {
         limits.file_size()?;
-        let files = Files::create(path, limits.rotate.unwrap_or(1))?;
+        let files = RecordFiles::create(path, limits.rotate.unwrap_or(1))?;
         Writer::to(files, path, facts, limits)
     }
 }
@@ -110,7 +110,7 @@ impl Writer<AtomicFiles> {
 }
 
 #[cfg(unix)]
-impl Writer<Files> {
+impl Writer<RecordFiles> {
     /// Begins a record on standard output; errors contain `name` as its path.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Writer<Files> {
         facts: &RecordingHeader,
         limits: Limits,
     ) -> Result<Self, WriteError> {
-        Writer::to(Files::stdout(name)?, name, facts, limits)
+        Writer::to(RecordFiles::stdout(name)?, name, facts, limits)
     }
 }
 
@@ -148,7 +148,7 @@ impl<S: Sink> Writer<S> {
             snapshot_schema: Schema::new_with_metadata(fields, metadata),
             targets: Vec::new(),
             sets: Sets::default(),
-            columns: Columns::default(),
+            columns: SnapshotColumns::default(),
             attributions: Vec::new(),
             faults: Vec::new(),
             traces: Vec::new(),
@@ -159,7 +159,7 @@ impl<S: Sink> Writer<S> {
             last_seq: None,
             file_len: 0,
             full: false,
-            summary: Summary::default(),
+            summary: RecordingTotals::default(),
         };
         let beginning = writer.beginning(0)?;
         writer.begin_file(&beginning)?;
@@ -225,7 +225,11 @@ impl<S: Sink> Writer<S> {
         if check::fault(&f).is_ok() {
             self.faults.push(f);
         }
-        if self.faults.len() < FAULTS { Ok(self.progress()) } else { self.write_faults() }
+        if self.faults.len() < MAX_WAITING_FAULTS {
+            Ok(self.progress())
+        } else {
+            self.write_faults()
+        }
     }
 
     /// Adds the files that a target may execute, for the faults after this call.
@@ -384,7 +388,7 @@ impl<S: Sink> Writer<S> {
     ///
     /// # Errors
     /// If they cannot be written. The record then gets an end with the error, if there is space.
-    pub fn finish(mut self, why: FileEndReason, note: &str) -> Result<Summary, WriteError> {
+    pub fn finish(mut self, why: FileEndReason, note: &str) -> Result<RecordingTotals, WriteError> {
         match self.flush() {
             Ok(RecordProgress::Going) => self.end(why, note)?,
             Ok(RecordProgress::Full) => {}
@@ -401,8 +405,8 @@ impl<S: Sink> Writer<S> {
 
     /// The totals so far.
     #[must_use]
-    pub fn summary(&self) -> Summary {
-        Summary { in_place: self.sink.is_settled(), ..self.summary }
+    pub fn summary(&self) -> RecordingTotals {
+        RecordingTotals { in_place: self.sink.is_settled(), ..self.summary }
     }
 
     /// Whether the record is at its final place: false while an earlier record stays there because this one has
@@ -447,7 +451,7 @@ impl<S: Sink> Writer<S> {
     /// Whether the waiting snapshots would be too old or too large after one more snapshot of the same length
     /// as the last one.
     fn is_due(&self) -> bool {
-        let most = usize::try_from(self.file_size / 2).unwrap_or(BATCH).min(BATCH);
+        let most = usize::try_from(self.file_size / 2).unwrap_or(BATCH_BYTES).min(BATCH_BYTES);
         let old = self
             .waits
             .is_some_and(|(first, start, end)| end.since(first) + end.since(start) > FLUSH);
@@ -517,7 +521,7 @@ impl<S: Sink> Writer<S> {
             .chars()
             .scan(0, |len, c| {
                 *len += c.len_utf8();
-                (*len <= NOTE).then_some(c)
+                (*len <= MAX_NOTE_BYTES).then_some(c)
             })
             .collect();
         let end = End { why, note, snapshots: self.summary.snapshots, files: self.summary.files };

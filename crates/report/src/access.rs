@@ -76,7 +76,7 @@ pub struct Choice {
 
 /// The regions of a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Access {
+pub struct AccessReport {
     /// version of the keys and their meaning
     pub schema_version: u32,
     /// heading
@@ -169,7 +169,7 @@ impl AccessBuilder {
     ///
     /// # Errors
     /// If there is no such snapshot, or no memory at the selected addresses.
-    pub fn finish(self) -> Result<Access, AccessError> {
+    pub fn finish(self) -> Result<AccessReport, AccessError> {
         let there = self.gate.found()?;
         let Some((time, s)) = self.found else {
             return Err(missing(self.choice.pick, self.numbers.unwrap_or_default(), there));
@@ -196,7 +196,7 @@ impl AccessBuilder {
             label: self.options.label(v.id),
             left_out_bytes: v.left_out,
         };
-        Ok(Access {
+        Ok(AccessReport {
             schema_version: 1,
             // The record may have gaps; a single snapshot has none.
             basis: Basis {

@@ -22,7 +22,7 @@ fn one(seq: u64) -> Arc<Snapshot> {
     Arc::new(snapshot(seq, 1.0, vec![target(0, maps, regions)]))
 }
 
-fn access(choice: Choice) -> Result<Access, AccessError> {
+fn access(choice: Choice) -> Result<AccessReport, AccessError> {
     let mut builder = AccessBuilder::new(Options::default(), choice);
     (10..15).for_each(|seq| builder.push(&one(seq)));
     builder.finish()

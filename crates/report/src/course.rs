@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::basis::Basis;
 use crate::columns::column_shares;
 use crate::distribution::{Distribution, Percentile};
-use crate::timeline::{Point, Timeline};
+use crate::timeline::{Timeline, TimelinePoint};
 
 /// Maximum number of snapshots for exact percentiles: 4.8 days at one per 400 ms, in 16 MiB.
-pub(crate) const EXACT: usize = 1 << 20;
+pub(crate) const EXACT_SNAPSHOTS: usize = 1 << 20;
 
 /// A quantity that has one value per snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,7 +24,7 @@ pub struct Course {
     /// they are too large by less than 0.1 %.
     pub exact: bool,
     /// values in order of time
-    pub over_time: Vec<Point>,
+    pub over_time: Vec<TimelinePoint>,
     /// percentiles 0, 1, ... 100, for pictures
     #[serde(skip)]
     pub curve: Vec<u64>,
@@ -39,7 +39,7 @@ pub(crate) struct CourseTally {
 
 impl CourseTally {
     pub(crate) fn new() -> Self {
-        CourseTally { distribution: Distribution::new(EXACT), timeline: Timeline::new() }
+        CourseTally { distribution: Distribution::new(EXACT_SNAPSHOTS), timeline: Timeline::new() }
     }
 
     /// Adds the value of a snapshot.
@@ -68,7 +68,7 @@ impl Course {
     }
 
     /// The values in `n` columns; `None` for a column without a snapshot.
-    pub(crate) fn columns(&self, basis: &Basis, n: usize) -> Vec<Option<Column>> {
+    pub(crate) fn columns(&self, basis: &Basis, n: usize) -> Vec<Option<CourseColumn>> {
         let at = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default();
         let time = at(basis.from_ms)..at(basis.to_ms);
         let mut sums = vec![(0.0, 0.0, 0); n];
@@ -81,7 +81,7 @@ impl Course {
             }
         }
         let column = |(weighed, weight, max): (f64, f64, u64)| {
-            (weight > 0.0).then(|| Column { mean: weighed / weight, max: max as f64 })
+            (weight > 0.0).then(|| CourseColumn { mean: weighed / weight, max: max as f64 })
         };
         sums.into_iter().map(column).collect()
     }
@@ -89,7 +89,7 @@ impl Course {
 
 /// The values in one column of a picture or in one line of text.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Column {
+pub(crate) struct CourseColumn {
     pub mean: f64,
     pub max: f64,
 }

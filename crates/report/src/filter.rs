@@ -17,7 +17,7 @@ pub struct Options {
     /// heading, for example `redis-server, 60 s, 20 ms/400 ms`
     pub title: String,
     /// the selected part of the record
-    pub filter: Filter,
+    pub filter: RecordFilter,
     /// the limits of hot and cold
     pub thresholds: Thresholds,
     /// labels of targets, for example `redis-server (pid 1234)`; a target that is missing here is called
@@ -55,7 +55,7 @@ impl Options {
 
 /// A part of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Filter {
+pub struct RecordFilter {
     /// time since the start of the first snapshot; `None`: all
     pub time: Option<Range<Duration>>,
     /// addresses, to which regions are clipped; `None`: all
@@ -64,7 +64,7 @@ pub struct Filter {
     pub targets: Option<BTreeSet<TargetId>>,
 }
 
-impl Filter {
+impl RecordFilter {
     pub(crate) fn clip(&self) -> AddrRange {
         self.addr.unwrap_or(AddrRange::new(0, u64::MAX))
     }
@@ -131,7 +131,7 @@ fn spans(record: &Option<AddrRange>) -> String {
 /// Receives every snapshot of a record, and determines the part that is selected.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gate {
-    filter: Filter,
+    filter: RecordFilter,
     begin: Option<Nanos>,
     span: Duration,
     regions: Option<AddrRange>,
@@ -142,7 +142,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub(crate) fn new(filter: Filter) -> Self {
+    pub(crate) fn new(filter: RecordFilter) -> Self {
         Gate { filter, ..Gate::default() }
     }
 
@@ -210,7 +210,7 @@ mod tests {
 
     fn gate(time: Option<Range<u64>>) -> Gate {
         let time = time.map(|t| Duration::from_secs(t.start)..Duration::from_secs(t.end));
-        let mut gate = Gate::new(Filter { time, ..Filter::default() });
+        let mut gate = Gate::new(RecordFilter { time, ..RecordFilter::default() });
         for s in 0..60 {
             gate.admit(&scene::snapshot(s, 1.0, vec![]));
         }
@@ -219,9 +219,9 @@ mod tests {
 
     #[test]
     fn time_is_counted_from_the_first_snapshot_and_cut_at_the_borders() {
-        let mut gate = Gate::new(Filter {
+        let mut gate = Gate::new(RecordFilter {
             time: Some(Duration::from_millis(1500)..Duration::from_secs(3)),
-            ..Filter::default()
+            ..RecordFilter::default()
         });
         let parts: Vec<_> = (7..12).map(|s| gate.admit(&scene::snapshot(s, 1.0, vec![]))).collect();
         let ms = Duration::from_millis;
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn an_empty_record_and_an_empty_range_are_distinguished() {
-        assert_eq!(Gate::new(Filter::default()).found(), Err(FilterError::Empty));
+        assert_eq!(Gate::new(RecordFilter::default()).found(), Err(FilterError::Empty));
         let error = gate(Some(70..80)).found().unwrap_err().to_string();
         assert_eq!(
             error,

@@ -1,7 +1,7 @@
 //! Figures from snapshots, and their renderers.
 //!
 //! Every report is made in two steps. Snapshots are pushed one by one into a builder, which returns plain
-//! figures ([`Summary`], [`Heatmap`], [`Wss`], [`Regions`], [`Access`]). The figures are rendered as text, as a
+//! figures ([`Summary`], [`Heatmap`], [`Wss`], [`Regions`], [`AccessReport`]). The figures are rendered as text, as a
 //! [`Picture`] (PNG or SVG) or as JSON. Memory use does not grow with the length of the record. No part of this
 //! crate reads a live machine, a file or a terminal.
 //!
@@ -67,28 +67,29 @@ mod wss;
 #[path = "../tests/scene/mod.rs"]
 mod scene;
 
-pub use access::{Access, AccessBuilder, AccessError, Choice, Pick, SortBy, TargetName};
+pub use access::{AccessBuilder, AccessError, AccessReport, Choice, Pick, SortBy, TargetName};
 pub use advice::{
-    Action, ActionRow, Advice, AdviceBuilder, AdviceScope, AdviceThresholds, IdleRow, RangeRow,
-    Sizing,
+    ActionRow, Advice, AdviceBuilder, AdviceScope, AdviceThresholds, AdvisedAction, IdleRow,
+    RangeRow, Sizing,
 };
 pub use basis::{Basis, GapFigures};
 pub use code::{
     ChangedRow, ChangedStack, Code, CodeAddress, CodeBuilder, CodeBy, CodeChange, CodeMemory,
-    CodeRow, CodeSide, Estimate, FindFunctions, Frame, RefaultRow, StackRow,
+    CodeRow, CodeSide, Estimate, FindFunctions, RefaultRow, StackFrame, StackRow,
 };
 pub use course::Course;
 pub use distribution::Percentile;
-pub use filter::{Filter, FilterError, Gap, Options};
-pub use groups::{By, GroupRow, Groups, GroupsBuilder, Shares, TimeBucket};
+pub use filter::{FilterError, Gap, Options, RecordFilter};
+pub use groups::{By, GroupBytes, GroupRow, Groups, GroupsBuilder, TimeBucket};
 pub use heatmap::{
-    Canvas, Cell, CellSupport, Cells, Extent, Grid, Heatmap, MIN_RESIDENT_BP, Omitted, Panel,
-    SMALL_GAP, Shape,
+    Canvas, Cell, CellSupport, Cells, Extent, Grid, GridSize, Heatmap, MIN_RESIDENT_BP, Omitted,
+    Panel, SMALL_GAP,
 };
-pub use lines::{Line, Lines, Plot};
+pub use lines::{ChartLine, Lines, Plot};
 pub use names::{label_of as mapping_name, short as short_name};
 pub use need::{
-    CacheNeed, CacheRow, Limits, Need, NeedBuilder, NeedPoint, NeedRow, Objective, ScanRow, Verdict,
+    CacheNeed, CacheRow, Need, NeedBuilder, NeedPoint, NeedRow, Objective, RequiredMemory, ScanRow,
+    SuggestedLimits,
 };
 pub use pieces::each_piece;
 pub use raw::{Raw, RawHead, RawSnapshot, RawTarget};
@@ -102,7 +103,7 @@ pub use render::{
 };
 pub use row::{RegionRow, RegionState, RowSupport};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};
-pub use timeline::Point;
+pub use timeline::TimelinePoint;
 pub use units::{bytes, time};
 pub use whatif::{WhatIf, WhatIfPoint, WhatIfRow, WhatIfTier};
 pub use wss::{Wss, WssBuilder};

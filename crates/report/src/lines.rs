@@ -27,12 +27,12 @@ pub struct Plot {
     /// name of the plot
     pub name: String,
     /// lines; the first one is drawn last, on top
-    pub lines: Vec<Line>,
+    pub lines: Vec<ChartLine>,
 }
 
 /// A line. A line of one point is a dot with its name next to it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
-pub struct Line {
+pub struct ChartLine {
     /// name
     pub name: String,
     /// points in ascending order of x
@@ -59,7 +59,7 @@ impl Lines {
     }
 }
 
-impl Line {
+impl ChartLine {
     /// The value at `x`, interpolated between its neighbours; `None` outside of the line.
     pub(crate) fn at(&self, x: f64) -> Option<f64> {
         let after = self.points.partition_point(|p| p.0 < x);
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn between_points() {
-        let line = Line { name: String::new(), points: vec![(1.0, 10.0), (3.0, 20.0)] };
+        let line = ChartLine { name: String::new(), points: vec![(1.0, 10.0), (3.0, 20.0)] };
         assert_eq!(line.at(0.9), None);
         assert_eq!(line.at(1.0), Some(10.0));
         assert_eq!(line.at(2.0), Some(15.0));

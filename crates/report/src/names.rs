@@ -10,7 +10,7 @@ const MAX_NAMES: usize = 10_000;
 /// Maximum number of targets whose mappings are kept between snapshots.
 const MAX_CACHED: usize = 256;
 
-/// Index of [`Names::get`] for memory without a mapping.
+/// Index of [`NameIndex::get`] for memory without a mapping.
 pub(crate) const NO_MAPPING: usize = 0;
 const UNNAMED_MAPPING: usize = 1;
 
@@ -19,16 +19,16 @@ type Named = (Arc<Vec<Mapping>>, Arc<[usize]>);
 
 /// Gives every name an index.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct NameIndex {
     names: Vec<Arc<str>>,
     index: HashMap<Arc<str>, usize>,
     last: BTreeMap<TargetId, Named>,
 }
 
-impl Names {
+impl NameIndex {
     pub(crate) fn new() -> Self {
         let names = vec!["(no mapping known)".into(), "(more names)".into()];
-        Names { names, index: HashMap::new(), last: BTreeMap::new() }
+        NameIndex { names, index: HashMap::new(), last: BTreeMap::new() }
     }
 
     /// The name with an index.
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn equal_names_share_an_index_over_targets() {
-        let mut names = Names::new();
+        let mut names = NameIndex::new();
         let maps = |first: &str| {
             vec![scene::mapping(0x1000, 0x2000, first), scene::mapping(0x3000, 0x4000, "[heap]")]
         };
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn names_beyond_the_limit_share_one() {
-        let mut names = Names::new();
+        let mut names = NameIndex::new();
         let maps = (0..MAX_NAMES as u64 + 5)
             .map(|i| scene::mapping(i << 12, (i + 1) << 12, &format!("/f{i}")))
             .collect();

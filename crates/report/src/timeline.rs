@@ -12,7 +12,7 @@ const MAX_POINTS: usize = 2048;
 
 /// One snapshot, or several consecutive ones.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Point {
+pub struct TimelinePoint {
     /// start, since the start of the recording
     pub from_ms: f64,
     /// end, since the start of the recording
@@ -28,7 +28,7 @@ pub struct Point {
 /// Makes points: at first one per snapshot, later one per 2, 4, 8, ... snapshots.
 #[derive(Debug, Clone)]
 pub(crate) struct Timeline {
-    points: Vec<Point>,
+    points: Vec<TimelinePoint>,
     /// snapshots per point
     each: u64,
     in_last: u64,
@@ -42,7 +42,7 @@ impl Timeline {
     /// Adds the value of a snapshot.
     pub(crate) fn push(&mut self, time: &Range<Duration>, value: u64) {
         let (from_ms, to_ms) = (ms(time.start), ms(time.end));
-        let point = Point { from_ms, to_ms, mean: value as f64, min: value, max: value };
+        let point = TimelinePoint { from_ms, to_ms, mean: value as f64, min: value, max: value };
         if self.points.len() >= MAX_POINTS && self.in_last >= self.each {
             self.points = self.points.chunks(2).map(|p| join(p[0], p[p.len() - 1])).collect();
             self.each *= 2;
@@ -60,14 +60,14 @@ impl Timeline {
         }
     }
 
-    pub(crate) fn points(self) -> Vec<Point> {
+    pub(crate) fn points(self) -> Vec<TimelinePoint> {
         self.points
     }
 }
 
-fn join(a: Point, b: Point) -> Point {
+fn join(a: TimelinePoint, b: TimelinePoint) -> TimelinePoint {
     let [of_a, of_b] = [a, b].map(|p| p.to_ms - p.from_ms);
-    Point {
+    TimelinePoint {
         from_ms: a.from_ms,
         to_ms: b.to_ms,
         mean: (a.mean * of_a + b.mean * of_b) / (of_a + of_b),
@@ -80,7 +80,7 @@ fn join(a: Point, b: Point) -> Point {
 mod tests {
     use super::*;
 
-    fn timeline(n: u64) -> Vec<Point> {
+    fn timeline(n: u64) -> Vec<TimelinePoint> {
         let mut t = Timeline::new();
         let ms = Duration::from_millis;
         (0..n).for_each(|i| t.push(&(ms(i * 100)..ms((i + 1) * 100)), i));
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_point_is_a_snapshot_as_long_as_there_is_room() {
         let points = timeline(3);
-        let last = Point { from_ms: 200.0, to_ms: 300.0, mean: 2.0, min: 2, max: 2 };
+        let last = TimelinePoint { from_ms: 200.0, to_ms: 300.0, mean: 2.0, min: 2, max: 2 };
         assert_eq!((points.len(), points[2]), (3, last));
     }
 

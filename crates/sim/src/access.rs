@@ -2,25 +2,25 @@
 
 use isotherm_core::{AddrRange, Nanos, PAGE_SIZE};
 
-use crate::pattern::{Frame, Pattern};
+use crate::pattern::{PatternArea, TouchPattern};
 use crate::space::outside;
 
 /// A pattern that was set for a range at some time.
 #[derive(Debug, Clone)]
-pub(crate) struct Access {
+pub(crate) struct LaidPattern {
     /// where it acts: a part of `laid_over` after the pattern was ended in the other parts
     pub range: AddrRange,
     laid_over: AddrRange,
-    pattern: Pattern,
+    pattern: TouchPattern,
     key: u64,
     from: Nanos,
     /// time of the last possible touch
     until: Nanos,
 }
 
-impl Access {
-    pub fn new(range: AddrRange, pattern: Pattern, key: u64, from: Nanos) -> Self {
-        Access { range, laid_over: range, pattern, key, from, until: Nanos(u64::MAX) }
+impl LaidPattern {
+    pub fn new(range: AddrRange, pattern: TouchPattern, key: u64, from: Nanos) -> Self {
+        LaidPattern { range, laid_over: range, pattern, key, from, until: Nanos(u64::MAX) }
     }
 
     /// The last touch in (`after`, `until`] of the page at `addr`, which must be in the range.
@@ -50,25 +50,25 @@ impl Access {
         self.pattern.is_even()
     }
 
-    fn place(&self, addr: u64) -> (u64, Frame) {
+    fn place(&self, addr: u64) -> (u64, PatternArea) {
         let page = addr.saturating_sub(self.laid_over.start) / PAGE_SIZE;
-        (page, Frame { pages: self.laid_over.len() / PAGE_SIZE, key: self.key })
+        (page, PatternArea { pages: self.laid_over.len() / PAGE_SIZE, key: self.key })
     }
 
     /// The parts outside `hole`, which continue unchanged.
-    pub fn without(&self, hole: AddrRange) -> Vec<Access> {
+    pub fn without(&self, hole: AddrRange) -> Vec<LaidPattern> {
         let parts = outside(self.range, hole).into_iter().filter(|r| !r.is_empty());
         parts.map(|range| self.part(range)).collect()
     }
 
     /// The part inside `hole`, which ends at `now` unless it has already ended.
-    pub fn ended(&self, hole: AddrRange, now: Nanos) -> Option<Access> {
+    pub fn ended(&self, hole: AddrRange, now: Nanos) -> Option<LaidPattern> {
         let range = self.range.intersect(&hole)?;
-        Some(Access { until: self.until.min(now), ..self.part(range) })
+        Some(LaidPattern { until: self.until.min(now), ..self.part(range) })
     }
 
-    fn part(&self, range: AddrRange) -> Access {
-        Access { range, ..self.clone() }
+    fn part(&self, range: AddrRange) -> LaidPattern {
+        LaidPattern { range, ..self.clone() }
     }
 }
 

@@ -8,11 +8,11 @@ use serde::Serialize;
 use crate::blocks::{BlockScores, block_scores};
 use crate::changes::{ChangeRule, Delays, Seeing};
 use crate::ground_truth::{GroundTruth, MachineKind};
-use crate::over_time::{Moments, OverTime, SETTLE};
+use crate::over_time::{Moments, OverTime, PHASE_LEAD_IN};
 use crate::score::{Score, Scores, score};
 
 /// Start of the scores for hot memory. Until then, the monitor sweeps and splits.
-pub const SETTLED: Duration = Duration::from_secs(2);
+pub const HOT_SCORES_FROM: Duration = Duration::from_secs(2);
 /// Start of the scores for cold and warm memory and for changes. Earlier, no memory can have been untouched for
 /// the 5 s that make it cold.
 pub const AGED: Duration = Duration::from_secs(7);
@@ -142,7 +142,7 @@ impl<'a> AccuracyBuilder<'a> {
             settled: Vec::new(),
             aged: Vec::new(),
             blocks: Vec::new(),
-            moments: Moments::new(truth, SETTLE),
+            moments: Moments::new(truth, PHASE_LEAD_IN),
             sums: Sums::default(),
         }
     }
@@ -161,14 +161,14 @@ impl<'a> AccuracyBuilder<'a> {
         });
         seeing.iter_mut().for_each(|seeing| seeing.push(s));
         let begin = *begin;
-        self.moments.push(self.truth, s, self.target, begin + SETTLED);
+        self.moments.push(self.truth, s, self.target, begin + HOT_SCORES_FROM);
         self.sums.snapshots += 1;
         let own = s.targets.iter().filter(|t| t.id == self.target);
         self.sums.regions += own.map(|t| t.regions.len()).sum::<usize>() as f64;
         self.sums.clears += s.cost.clears as f64;
         self.sums.lost += s.cost.lost.as_secs_f64();
         self.sums.seconds += s.end.since(s.start).as_secs_f64();
-        if s.start < begin + SETTLED {
+        if s.start < begin + HOT_SCORES_FROM {
             return;
         }
         let Some(scores) = score(self.truth, s, self.target) else { return };

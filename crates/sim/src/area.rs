@@ -8,7 +8,7 @@ use crate::space::outside;
 
 /// The properties of a mapping.
 #[derive(Debug, Clone)]
-pub struct Memory {
+pub struct MappingSpec {
     /// kind of mapping
     pub kind: MappingKind,
     /// as in `/proc/PID/maps`
@@ -21,11 +21,11 @@ pub struct Memory {
     pub unknown: Option<Unknown>,
 }
 
-impl Memory {
+impl MappingSpec {
     /// Private memory in base pages, resident from the start.
     #[must_use]
     pub fn anonymous() -> Self {
-        Memory {
+        MappingSpec {
             kind: MappingKind::Anonymous,
             name: Arc::from(""),
             populated: true,
@@ -38,32 +38,32 @@ impl Memory {
     #[must_use]
     pub fn heap() -> Self {
         let name = Arc::from("[heap]");
-        Memory { kind: MappingKind::Heap, name, populated: false, ..Memory::anonymous() }
+        MappingSpec { kind: MappingKind::Heap, name, populated: false, ..MappingSpec::anonymous() }
     }
 
     /// A stack; each page is resident from its first touch.
     #[must_use]
     pub fn stack() -> Self {
         let name = Arc::from("[stack]");
-        Memory { kind: MappingKind::Stack, name, populated: false, ..Memory::anonymous() }
+        MappingSpec { kind: MappingKind::Stack, name, populated: false, ..MappingSpec::anonymous() }
     }
 
     /// The same memory, but each page is resident from its first touch.
     #[must_use]
     pub fn on_touch(self) -> Self {
-        Memory { populated: false, ..self }
+        MappingSpec { populated: false, ..self }
     }
 
     /// The same memory in huge pages.
     #[must_use]
     pub fn huge(self) -> Self {
-        Memory { huge: true, ..self }
+        MappingSpec { huge: true, ..self }
     }
 
     /// The same memory, with accesses that cannot be observed.
     #[must_use]
     pub fn unknown(self, why: Unknown) -> Self {
-        Memory { unknown: Some(why), ..self }
+        MappingSpec { unknown: Some(why), ..self }
     }
 }
 
@@ -85,7 +85,7 @@ impl Since {
 
 /// State of a base page, or, at its first page, of a huge page.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Page {
+pub(crate) struct SimPage {
     /// the accessed bit is set if it was touched since then
     pub young: Since,
     /// it is resident if it was touched since then
@@ -94,21 +94,21 @@ pub(crate) struct Page {
 
 /// A mapping and its pages.
 #[derive(Debug, Clone)]
-pub(crate) struct Area {
+pub(crate) struct MappedArea {
     pub range: AddrRange,
-    pub memory: Memory,
+    pub memory: MappingSpec,
     pub mapped_at: Nanos,
-    pages: Vec<Page>,
+    pages: Vec<SimPage>,
 }
 
-impl Area {
-    pub fn new(range: AddrRange, memory: Memory, now: Nanos) -> Self {
+impl MappedArea {
+    pub fn new(range: AddrRange, memory: MappingSpec, now: Nanos) -> Self {
         let pages = vec![fresh(&memory, now); index(range.len())];
-        Area { range, memory, mapped_at: now, pages }
+        MappedArea { range, memory, mapped_at: now, pages }
     }
 
     pub fn mapping(&self) -> Mapping {
-        let Memory { kind, ref name, unknown, .. } = self.memory;
+        let MappingSpec { kind, ref name, unknown, .. } = self.memory;
         Mapping { range: self.range, kind, name: Arc::clone(name), unknown }
     }
 
@@ -124,16 +124,17 @@ impl Area {
     }
 
     /// The state of the page that starts at `addr`; `None` outside of the mapping.
-    pub fn state(&mut self, addr: u64) -> Option<&mut Page> {
+    pub fn state(&mut self, addr: u64) -> Option<&mut SimPage> {
         self.pages.get_mut(index(addr.checked_sub(self.range.start)?))
     }
 
     /// The parts outside `hole`.
-    pub fn without(mut self, hole: AddrRange) -> impl Iterator<Item = Area> {
+    pub fn without(mut self, hole: AddrRange) -> impl Iterator<Item = MappedArea> {
         let [left, right] = outside(self.range, hole);
         let right_pages = self.pages.split_off(self.pages.len() - index(right.len()));
         self.pages.truncate(index(left.len()));
-        let right = Area { range: right, pages: right_pages, memory: self.memory.clone(), ..self };
+        let right =
+            MappedArea { range: right, pages: right_pages, memory: self.memory.clone(), ..self };
         self.range = left;
         [self, right].into_iter().filter(|a| !a.range.is_empty())
     }
@@ -149,9 +150,9 @@ impl Area {
 }
 
 /// The state of a page when it is mapped: a populated page is resident, and young until it is first cleared.
-fn fresh(memory: &Memory, now: Nanos) -> Page {
+fn fresh(memory: &MappingSpec, now: Nanos) -> SimPage {
     let resident = if memory.populated { Since::default() } else { Since::after(now) };
-    Page { young: Since::default(), resident }
+    SimPage { young: Since::default(), resident }
 }
 
 fn index(bytes: u64) -> usize {

@@ -9,8 +9,8 @@ use isotherm_core::{
 };
 
 use crate::ground_truth::GroundTruth;
-use crate::kind::{DECISION_FACTOR, Piece, pieces};
-use crate::score::{MIN_HZ, Score, regions};
+use crate::kind::{DECISION_FACTOR, PatternShare, pieces};
+use crate::score::{MIN_SCORED_HZ, Score, regions};
 
 /// Rates above this are limited to it, in Hz.
 const MAX_HZ: f64 = 1000.0;
@@ -21,7 +21,7 @@ const WARM_HZ: f64 = 0.2;
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BlockScores {
     /// Mean of the absolute binary logarithm of reported over true rate, weighted by bytes. Both rates are
-    /// limited to [`MIN_HZ`] and 1000 Hz. `None` if there are no blocks.
+    /// limited to [`MIN_SCORED_HZ`] and 1000 Hz. `None` if there are no blocks.
     pub log2_error: Option<f64>,
     /// correlation of the logarithms of both rates; `None` if either is the same everywhere
     pub correlation: Option<f64>,
@@ -36,7 +36,7 @@ pub struct BlockScores {
 
 /// The scores of `snapshot` for `target` and the memory of `truth`. `None` if the truth covers another time.
 #[must_use]
-pub fn block_scores(
+pub(crate) fn block_scores(
     truth: &GroundTruth,
     snapshot: &Snapshot,
     target: TargetId,
@@ -75,7 +75,7 @@ fn seen(region: &RegionView) -> f64 {
 /// or reported as touched, or if the truth does not cover the whole region.
 fn holds(
     truth: &GroundTruth,
-    pieces: &[Vec<Piece>],
+    pieces: &[Vec<PatternShare>],
     huge: &[AddrRange],
     region: &RegionView,
 ) -> Option<bool> {
@@ -100,7 +100,7 @@ fn holds(
 }
 
 /// The pages of `range` that may be touched: only these have a rate.
-fn touched(truth: &GroundTruth, pieces: &[Vec<Piece>], range: AddrRange) -> Sum {
+fn touched(truth: &GroundTruth, pieces: &[Vec<PatternShare>], range: AddrRange) -> Sum {
     let mut sum = Sum::default();
     for i in truth.stretches_in(range) {
         let bytes = (truth.stretches[i].pages_in(range) * PAGE_SIZE) as f64;
@@ -169,7 +169,7 @@ impl Map {
     /// The true and the reported rates of each block.
     fn new(
         truth: &GroundTruth,
-        pieces: &[Vec<Piece>],
+        pieces: &[Vec<PatternShare>],
         huge: &[AddrRange],
         snapshot: &Snapshot,
         target: TargetId,
@@ -226,7 +226,7 @@ impl Map {
 }
 
 fn log2(hz: f64) -> f64 {
-    hz.clamp(MIN_HZ, MAX_HZ).log2()
+    hz.clamp(MIN_SCORED_HZ, MAX_HZ).log2()
 }
 
 fn near(hz: f64, threshold: f64) -> bool {

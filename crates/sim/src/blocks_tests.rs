@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{Attrs, Cost, Nanos, PAGE_SIZE, Pages, Rate, RateSupport, TargetView};
+use isotherm_core::{Attrs, Cost, Nanos, PAGE_SIZE, Rate, RateSupport, TargetView, UnknownPages};
 
 use super::*;
-use crate::ground_truth::{Interval, Stretch, testing};
+use crate::ground_truth::{IntervalTruth, Stretch, testing};
 
 const TARGET: TargetId = TargetId(3);
 const SECOND: u64 = 1_000_000_000;
@@ -16,7 +16,7 @@ fn truth(blocks: &[(u64, u64)]) -> GroundTruth {
         (0..).zip(blocks).map(|(i, &(stride, _))| testing::block(i, stride)).collect();
     let pages = || stretches.iter().map(Stretch::pages);
     let touches = pages().zip(blocks).map(|(pages, &(_, hz))| pages * hz).collect();
-    let interval = Interval {
+    let interval = IntervalTruth {
         start_ns: 0,
         end_ns: SECOND,
         phase: String::new(),
@@ -37,7 +37,7 @@ fn region(from: u64, to: u64, hz: f32, touched_bp: u32) -> RegionView {
         rate: Rate { hz, low: hz * 0.8, high: hz * 1.2 },
         touched_bp,
         resident_bp: 10_000,
-        unknown_bp: Pages::default(),
+        unknown_bp: UnknownPages::default(),
         support: Some(RateSupport::MEASURED),
     }
 }

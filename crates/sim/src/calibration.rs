@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Attrs, Nanos, PAGE_SIZE, Rate, RegionView, Snapshot, watch};
 
-use crate::area::Memory;
+use crate::area::MappingSpec;
 use crate::machine::Machine;
 use crate::ops::Ops;
-use crate::pattern::Pattern;
+use crate::pattern::TouchPattern;
 use crate::random::{mix, unit};
 use crate::run::run;
 use crate::truth::Truth;
@@ -48,9 +48,9 @@ pub fn calibrate(seed: u64, attrs: Attrs, time: Duration) -> Result<Vec<Calibrat
     let target = machine.spawn();
     let stretches = stretches(seed);
     let end = stretches.last().map_or(BASE, |(range, _)| range.end);
-    machine.map(target, AddrRange::new(BASE, end), Memory::anonymous())?;
+    machine.map(target, AddrRange::new(BASE, end), MappingSpec::anonymous())?;
     for (range, hz) in stretches.into_iter().filter(|(_, hz)| *hz > 0.0) {
-        machine.touch(target, range, Pattern::Poisson { hz })?;
+        machine.touch(target, range, TouchPattern::Poisson { hz })?;
     }
     let ops = Ops::new(machine);
     let mut monitor = watch(ops.clone(), attrs, &[target], seed)?;

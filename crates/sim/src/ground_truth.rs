@@ -30,7 +30,7 @@ pub struct GroundTruth {
     /// ascending, disjoint
     pub stretches: Vec<Stretch>,
     /// ascending, each from the end of the previous one
-    pub intervals: Vec<Interval>,
+    pub intervals: Vec<IntervalTruth>,
 }
 
 /// The kind of machine on which a workload ran.
@@ -63,7 +63,7 @@ pub struct Stretch {
 /// Counts of an interval, one per stretch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Interval {
+pub struct IntervalTruth {
     /// start
     pub start_ns: u64,
     /// end
@@ -139,7 +139,7 @@ impl Stretch {
     }
 }
 
-impl Interval {
+impl IntervalTruth {
     /// Its begin.
     #[must_use]
     pub fn start(&self) -> Nanos {
@@ -192,13 +192,14 @@ impl GroundTruth {
         if self.stretches.windows(2).any(|w| w[0].end > w[1].start) {
             return Err(TruthError::Order("stretches"));
         }
-        let backwards = |i: &Interval| i.end_ns <= i.start_ns;
+        let backwards = |i: &IntervalTruth| i.end_ns <= i.start_ns;
         let overlap = self.intervals.windows(2).any(|w| w[0].end_ns > w[1].start_ns);
         if overlap || self.intervals.iter().any(backwards) {
             return Err(TruthError::Order("intervals"));
         }
         let n = self.stretches.len();
-        let whole = |i: &Interval| [&i.touches, &i.touched, &i.idle].iter().all(|c| c.len() == n);
+        let whole =
+            |i: &IntervalTruth| [&i.touches, &i.touched, &i.idle].iter().all(|c| c.len() == n);
         if !self.intervals.iter().all(whole) {
             return Err(TruthError::Counts);
         }
@@ -231,7 +232,7 @@ impl GroundTruth {
     }
 
     /// The intervals that overlap the time between `from` and `to`.
-    pub(crate) fn intervals_in(&self, from: Nanos, to: Nanos) -> &[Interval] {
+    pub(crate) fn intervals_in(&self, from: Nanos, to: Nanos) -> &[IntervalTruth] {
         let first = self.intervals.partition_point(|i| i.end() <= from);
         let last = self.intervals.partition_point(|i| i.start() < to);
         &self.intervals[first..last.max(first)]
@@ -249,7 +250,7 @@ pub(crate) mod testing {
     }
 
     /// The truth of a simulated machine, on which memory is idle after 5 s.
-    pub fn truth(stretches: Vec<Stretch>, intervals: Vec<Interval>) -> GroundTruth {
+    pub fn truth(stretches: Vec<Stretch>, intervals: Vec<IntervalTruth>) -> GroundTruth {
         GroundTruth {
             schema_version: TRUTH_VERSION,
             workload: String::new(),

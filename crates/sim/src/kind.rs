@@ -2,7 +2,7 @@
 
 use isotherm_core::{Heat, Nanos, Thresholds};
 
-use crate::ground_truth::{GroundTruth, Interval};
+use crate::ground_truth::{GroundTruth, IntervalTruth};
 
 /// A rate is decided to be hot or not if it differs from the threshold by at least this factor. Memory that is not
 /// decided counts neither as right nor as wrong.
@@ -13,7 +13,7 @@ const MIXED: f64 = 0.1;
 
 /// A share of the pages of a stretch that have the same access pattern.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Piece {
+pub(crate) struct PatternShare {
     /// from 0 to 1
     pub share: f64,
     /// mean touches per page and second
@@ -21,7 +21,7 @@ pub(crate) struct Piece {
     kind: Kind,
 }
 
-impl Piece {
+impl PatternShare {
     /// Whether it has this heat; `None` if undecided.
     pub fn is(&self, heat: Heat) -> Option<bool> {
         self.kind.is(heat)
@@ -72,7 +72,11 @@ fn decided(x: f64, low: f64, high: f64) -> Option<bool> {
 }
 
 /// The pieces of each stretch between two times; `None` if the truth does not cover all of that time.
-pub(crate) fn pieces(truth: &GroundTruth, from: Nanos, to: Nanos) -> Option<Vec<Vec<Piece>>> {
+pub(crate) fn pieces(
+    truth: &GroundTruth,
+    from: Nanos,
+    to: Nanos,
+) -> Option<Vec<Vec<PatternShare>>> {
     let intervals = truth.intervals_in(from, to);
     let (first, last) = (intervals.first()?, intervals.last()?);
     if first.start() > from || last.end() < to {
@@ -86,9 +90,9 @@ pub(crate) fn pieces(truth: &GroundTruth, from: Nanos, to: Nanos) -> Option<Vec<
 fn pieces_of(
     truth: &GroundTruth,
     i: usize,
-    intervals: &[Interval],
+    intervals: &[IntervalTruth],
     (from, to): (Nanos, Nanos),
-) -> Vec<Piece> {
+) -> Vec<PatternShare> {
     let pages = truth.stretches[i].pages() as f64;
     let kinds = intervals.iter().map(|v| kind(truth, i, v));
     let Some(kind) = kinds.reduce(Kind::and) else { return Vec::new() };
@@ -97,21 +101,21 @@ fn pieces_of(
     let share = pages * isotherm_core::PAGE_SIZE as f64 / truth.stretches[i].range().len() as f64;
     let since = to.0.saturating_sub(truth.populated_ns);
     let idle = if since >= truth.idle_ns { 1.0 } else { 0.0 };
-    let between = Piece { share: 1.0 - share, hz: 0.0, kind: Kind::new(0.0, idle) };
-    let touched = Piece { share, hz, kind };
+    let between = PatternShare { share: 1.0 - share, hz: 0.0, kind: Kind::new(0.0, idle) };
+    let touched = PatternShare { share, hz, kind };
     [touched, between].into_iter().filter(|p| p.share > 0.0).collect()
 }
 
 /// The kind of the touched pages of a stretch in an interval: by the mean rate, and by the share that is idle
 /// at its end.
-pub(crate) fn kind(truth: &GroundTruth, i: usize, v: &Interval) -> Kind {
+pub(crate) fn kind(truth: &GroundTruth, i: usize, v: &IntervalTruth) -> Kind {
     let pages = truth.stretches[i].pages() as f64;
     let seconds = v.end().since(v.start()).as_secs_f64();
     Kind::new(v.touches[i] as f64 / pages / seconds, v.idle[i] as f64 / pages)
 }
 
 /// Touches between two times within an interval, assuming that touches are evenly distributed.
-fn touches_within(v: &Interval, i: usize, from: Nanos, to: Nanos) -> f64 {
+fn touches_within(v: &IntervalTruth, i: usize, from: Nanos, to: Nanos) -> f64 {
     let part = v.end().min(to).since(v.start().max(from)).as_secs_f64();
     v.touches[i] as f64 * part / v.end().since(v.start()).as_secs_f64()
 }

@@ -54,19 +54,21 @@ pub mod whatif;
 pub mod workload;
 
 pub use accuracy::{
-    AGED, Accuracy, AccuracyBuilder, Blocks, Delay, KindScores, SETTLED, ScoreStatistics,
+    AGED, Accuracy, AccuracyBuilder, Blocks, Delay, HOT_SCORES_FROM, KindScores, ScoreStatistics,
 };
 pub use accuracy_text::{accuracy_text, over_time_text};
-pub use area::Memory;
-pub use blocks::{BlockScores, block_scores};
+pub use area::MappingSpec;
+pub use blocks::BlockScores;
 pub use calibration::{Calibrated, Decade, by_decade, calibrate};
 pub use changes::{Delays, delays};
-pub use ground_truth::{GroundTruth, Interval, MachineKind, Stretch, TRUTH_VERSION, TruthError};
+pub use ground_truth::{
+    GroundTruth, IntervalTruth, MachineKind, Stretch, TRUTH_VERSION, TruthError,
+};
 pub use machine::{Machine, SimError};
 pub use ops::Ops;
-pub use over_time::{F1, OverTime, SETTLE, SecondF1};
-pub use pattern::Pattern;
+pub use over_time::{F1, OverTime, PHASE_LEAD_IN, SecondF1};
+pub use pattern::TouchPattern;
 pub use run::run;
-pub use score::{MIN_HZ, Score, Scores, highest_hz, score};
+pub use score::{MIN_SCORED_HZ, Score, Scores, highest_hz, score};
 pub use space::AddressSpace;
 pub use truth::Truth;

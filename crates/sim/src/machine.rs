@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Nanos, PAGE_SIZE, TargetId, Unknown};
 
-use crate::access::Access;
-use crate::area::Memory;
-use crate::pattern::Pattern;
+use crate::access::LaidPattern;
+use crate::area::MappingSpec;
+use crate::pattern::TouchPattern;
 use crate::random::mix;
 use crate::space::AddressSpace;
 use crate::truth::Truth;
@@ -85,7 +85,7 @@ impl Machine {
         &mut self,
         target: TargetId,
         range: AddrRange,
-        memory: Memory,
+        memory: MappingSpec,
     ) -> Result<(), SimError> {
         let now = self.now;
         self.alive(target, range)?.map(range, memory, now)
@@ -118,10 +118,10 @@ impl Machine {
         &mut self,
         target: TargetId,
         range: AddrRange,
-        pattern: Pattern,
+        pattern: TouchPattern,
     ) -> Result<(), SimError> {
         let key = mix(mix(self.seed, target.0.into()), self.patterns);
-        let access = Access::new(range, pattern, key, self.now);
+        let access = LaidPattern::new(range, pattern, key, self.now);
         self.alive(target, range)?.touch(access)?;
         self.patterns += 1;
         Ok(())

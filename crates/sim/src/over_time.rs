@@ -14,7 +14,7 @@ use crate::ground_truth::GroundTruth;
 use crate::score::Score;
 
 /// Default time that is left out at the start of each phase, because no monitor reports a change at once.
-pub const SETTLE: Duration = Duration::from_millis(600);
+pub const PHASE_LEAD_IN: Duration = Duration::from_millis(600);
 /// Time between two scored moments.
 const SCORE_INTERVAL: Duration = Duration::from_millis(100);
 

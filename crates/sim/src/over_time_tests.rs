@@ -1,9 +1,11 @@
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, Attrs, BLOCK_SIZE, Cost, Pages, Rate, RegionView, TargetView};
+use isotherm_core::{
+    AddrRange, Attrs, BLOCK_SIZE, Cost, Rate, RegionView, TargetView, UnknownPages,
+};
 
 use super::*;
-use crate::ground_truth::{Interval, testing};
+use crate::ground_truth::{IntervalTruth, testing};
 
 const TARGET: TargetId = TargetId(3);
 const SECOND: u64 = 1_000_000_000;
@@ -16,7 +18,7 @@ fn hz_of(rates: [u64; 2]) -> [f32; 2] {
 
 /// Two blocks over three seconds: the rates change after the second one.
 fn truth(before: [u64; 2], after: [u64; 2]) -> GroundTruth {
-    let interval = |start: u64, phase: &str, hz: [u64; 2]| Interval {
+    let interval = |start: u64, phase: &str, hz: [u64; 2]| IntervalTruth {
         start_ns: start * SECOND,
         end_ns: (start + 1) * SECOND,
         phase: phase.to_owned(),
@@ -40,7 +42,7 @@ fn snapshot(start_ms: u64, end_ms: u64, hz: [f32; 2]) -> Snapshot {
         rate: Rate { hz, low: hz, high: hz },
         touched_bp: 10_000,
         resident_bp: 10_000,
-        unknown_bp: Pages::default(),
+        unknown_bp: UnknownPages::default(),
         support: None,
     };
     let regions = (0..).zip(hz).map(region).collect();

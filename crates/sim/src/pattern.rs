@@ -14,7 +14,7 @@ use crate::random::{below, mix, poisson_of_one};
 /// How the pages of a range are touched, from the moment it is set.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Pattern {
+pub enum TouchPattern {
     /// Touches of each page at random times, independent of all other pages.
     Poisson {
         /// mean touches per page and second
@@ -52,42 +52,48 @@ pub enum Pattern {
         /// n
         nth: u64,
         /// pattern of the pages that are touched
-        of: Box<Pattern>,
+        of: Box<TouchPattern>,
     },
 }
 
 /// The memory that a pattern covers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Frame {
+pub(crate) struct PatternArea {
     pub pages: u64,
     pub key: u64,
 }
 
 /// Times here are in nanoseconds since the pattern was set; all touches are later than 0.
-impl Pattern {
+impl TouchPattern {
     /// The last touch of the `page`-th page in (`after`, `until`].
-    pub(crate) fn last_touch(&self, page: u64, f: Frame, after: u64, until: u64) -> Option<u64> {
+    pub(crate) fn last_touch(
+        &self,
+        page: u64,
+        f: PatternArea,
+        after: u64,
+        until: u64,
+    ) -> Option<u64> {
         let last = match self {
-            Pattern::Poisson { hz } => poisson(mix(f.key, page), *hz, after, until),
-            Pattern::Periodic { every } => {
+            TouchPattern::Poisson { hz } => poisson(mix(f.key, page), *hz, after, until),
+            TouchPattern::Periodic { every } => {
                 let every = nanos(*every);
                 last_round(every, 1 + below(mix(f.key, page), every), until)
             }
-            Pattern::Sweep { every } => {
+            TouchPattern::Sweep { every } => {
                 let every = nanos(*every);
                 last_round(every, sweep_phase(page, f.pages, every), until)
             }
-            Pattern::Moving { window, every, hz } => {
+            TouchPattern::Moving { window, every, hz } => {
                 let turns = WindowSteps::of(page, f.pages, *window, *every);
                 let key = mix(f.key, page);
                 let turns = turns.until(until).take_while(|t| t.1 > after);
                 let mut last = turns.map(|t| poisson(key, *hz, t.0.max(after), t.1.min(until)));
                 last.find_map(|t| t)
             }
-            Pattern::Blocks { block, hz } => {
+            TouchPattern::Blocks { block, hz } => {
                 poisson(mix(f.key, page), block_hz(page, *block, hz), after, until)
             }
-            Pattern::Sparse { nth, of } => {
+            TouchPattern::Sparse { nth, of } => {
                 let (page, f) = sparse(page, f, *nth)?;
                 of.last_touch(page, f, after, until)
             }
@@ -98,26 +104,30 @@ impl Pattern {
     /// Whether all pages have the same expectation.
     pub(crate) fn is_even(&self) -> bool {
         match self {
-            Pattern::Poisson { .. } | Pattern::Periodic { .. } | Pattern::Sweep { .. } => true,
-            Pattern::Moving { .. } | Pattern::Blocks { .. } => false,
-            Pattern::Sparse { nth, of } => *nth <= 1 && of.is_even(),
+            TouchPattern::Poisson { .. }
+            | TouchPattern::Periodic { .. }
+            | TouchPattern::Sweep { .. } => true,
+            TouchPattern::Moving { .. } | TouchPattern::Blocks { .. } => false,
+            TouchPattern::Sparse { nth, of } => *nth <= 1 && of.is_even(),
         }
     }
 
     /// How many touches of the `page`-th page are expected in (`from`, `to`].
-    pub(crate) fn expected(&self, page: u64, f: Frame, from: u64, to: u64) -> f64 {
+    pub(crate) fn expected(&self, page: u64, f: PatternArea, from: u64, to: u64) -> f64 {
         let span = to.saturating_sub(from) as f64;
         match self {
-            Pattern::Poisson { hz } => span / 1e9 * hz,
-            Pattern::Periodic { every } | Pattern::Sweep { every } => span / nanos(*every) as f64,
-            Pattern::Moving { window, every, hz } => {
+            TouchPattern::Poisson { hz } => span / 1e9 * hz,
+            TouchPattern::Periodic { every } | TouchPattern::Sweep { every } => {
+                span / nanos(*every) as f64
+            }
+            TouchPattern::Moving { window, every, hz } => {
                 let turns = WindowSteps::of(page, f.pages, *window, *every).until(to);
                 let inside = turns.take_while(|t| t.1 > from);
                 let inside: u64 = inside.map(|t| t.1.min(to) - t.0.max(from)).sum();
                 inside as f64 / 1e9 * hz
             }
-            Pattern::Blocks { block, hz } => span / 1e9 * block_hz(page, *block, hz),
-            Pattern::Sparse { nth, of } => {
+            TouchPattern::Blocks { block, hz } => span / 1e9 * block_hz(page, *block, hz),
+            TouchPattern::Sparse { nth, of } => {
                 sparse(page, f, *nth).map_or(0.0, |(page, f)| of.expected(page, f, from, to))
             }
         }
@@ -147,9 +157,10 @@ fn block_hz(page: u64, block: u64, hz: &[f64]) -> f64 {
 }
 
 /// The index of `page` among the touched pages, and their number.
-fn sparse(page: u64, f: Frame, nth: u64) -> Option<(u64, Frame)> {
+fn sparse(page: u64, f: PatternArea, nth: u64) -> Option<(u64, PatternArea)> {
     let nth = nth.max(1);
-    page.is_multiple_of(nth).then_some((page / nth, Frame { pages: f.pages.div_ceil(nth), ..f }))
+    page.is_multiple_of(nth)
+        .then_some((page / nth, PatternArea { pages: f.pages.div_ceil(nth), ..f }))
 }
 
 /// The last event in (`after`, `until`] of a Poisson process.

@@ -4,19 +4,19 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-fn frame(pages: u64) -> Frame {
-    Frame { pages, key: 42 }
+fn frame(pages: u64) -> PatternArea {
+    PatternArea { pages, key: 42 }
 }
 
 /// All touches of a page in (0, until], the last first, one by one.
-fn touches(p: &Pattern, page: u64, f: Frame, until: u64) -> Vec<u64> {
+fn touches(p: &TouchPattern, page: u64, f: PatternArea, until: u64) -> Vec<u64> {
     let step = |&t: &u64| p.last_touch(page, f, 0, t - 1);
     std::iter::successors(p.last_touch(page, f, 0, until), step).collect()
 }
 
 #[test]
 fn poisson_has_its_rate_and_its_spread() {
-    let p = Pattern::Poisson { hz: 20.0 };
+    let p = TouchPattern::Poisson { hz: 20.0 };
     let counts: Vec<f64> =
         (0..2000).map(|i| touches(&p, i, frame(2000), 3 * SECOND).len() as f64).collect();
     let mean = counts.iter().sum::<f64>() / 2000.0;
@@ -26,7 +26,7 @@ fn poisson_has_its_rate_and_its_spread() {
 
 #[test]
 fn poisson_pages_are_untouched_as_often_as_they_should_be() {
-    let p = Pattern::Poisson { hz: 30.0 };
+    let p = TouchPattern::Poisson { hz: 30.0 };
     let (from, to) = (SECOND, SECOND + SECOND / 50);
     let none = (0..20_000).filter(|&i| p.last_touch(i, frame(20_000), from, to).is_none()).count();
     let share = none as f64 / 20_000.0;
@@ -35,7 +35,7 @@ fn poisson_pages_are_untouched_as_often_as_they_should_be() {
 
 #[test]
 fn a_sweep_passes_once_in_order() {
-    let p = Pattern::Sweep { every: Duration::from_secs(2) };
+    let p = TouchPattern::Sweep { every: Duration::from_secs(2) };
     let at: Vec<u64> = (0..4).map(|i| touches(&p, i, frame(4), 2 * SECOND)[0]).collect();
     assert_eq!(at, [SECOND / 2, SECOND, 3 * SECOND / 2, 2 * SECOND]);
     assert_eq!(p.last_touch(3, frame(4), 0, 5 * SECOND), Some(4 * SECOND));
@@ -43,7 +43,7 @@ fn a_sweep_passes_once_in_order() {
 
 #[test]
 fn periodic_pages_have_phases_of_their_own() {
-    let p = Pattern::Periodic { every: Duration::from_millis(100) };
+    let p = TouchPattern::Periodic { every: Duration::from_millis(100) };
     let first = |page| *touches(&p, page, frame(9), SECOND).last().unwrap();
     assert_eq!(touches(&p, 3, frame(9), SECOND).len(), 10);
     assert!(first(0) != first(1) && first(0) <= SECOND / 10);
@@ -52,7 +52,7 @@ fn periodic_pages_have_phases_of_their_own() {
 #[test]
 fn a_moving_window_touches_its_pages() {
     let window = 2 * PAGE_SIZE;
-    let p = Pattern::Moving { window, every: Duration::from_secs(1), hz: 50.0 };
+    let p = TouchPattern::Moving { window, every: Duration::from_secs(1), hz: 50.0 };
     // Six pages are three places: pages 2 and 3 are held in the seconds 1, 4, 7 ...
     for t in touches(&p, 3, frame(6), 9 * SECOND) {
         assert_eq!((t - 1) / SECOND % 3, 1, "{t}");
@@ -63,8 +63,8 @@ fn a_moving_window_touches_its_pages() {
 
 #[test]
 fn sparse_touches_each_nth() {
-    let of = Box::new(Pattern::Periodic { every: Duration::from_secs(1) });
-    let p = Pattern::Sparse { nth: 4, of };
+    let of = Box::new(TouchPattern::Periodic { every: Duration::from_secs(1) });
+    let p = TouchPattern::Sparse { nth: 4, of };
     let touched = |i: &u64| p.last_touch(*i, frame(10), 0, SECOND).is_some();
     assert_eq!((0..10).filter(touched).collect::<Vec<_>>(), [0, 4, 8]);
     assert_eq!(
@@ -76,7 +76,7 @@ fn sparse_touches_each_nth() {
 #[test]
 fn blocks_are_touched_as_often_as_is_said() {
     let hz = Arc::from([5.0, 0.0, 80.0]);
-    let p = Pattern::Blocks { block: 500 * PAGE_SIZE, hz };
+    let p = TouchPattern::Blocks { block: 500 * PAGE_SIZE, hz };
     let touches = |page| touches(&p, page, frame(2000), SECOND).len();
     let mean = |block: u64| (block * 500..(block + 1) * 500).map(touches).sum::<usize>() / 500;
     assert_eq!((mean(1), mean(3)), (0, 0), "nothing behind the last block");
@@ -84,22 +84,22 @@ fn blocks_are_touched_as_often_as_is_said() {
     assert_eq!(p.expected(1400, frame(2000), SECOND, 3 * SECOND), 160.0);
 }
 
-fn pattern() -> impl Strategy<Value = Pattern> {
+fn pattern() -> impl Strategy<Value = TouchPattern> {
     let every = (1u64..500_000_000).prop_map(Duration::from_nanos);
     let dense = prop_oneof![
-        (0.1f64..500.0).prop_map(|hz| Pattern::Poisson { hz }),
-        every.clone().prop_map(|every| Pattern::Periodic { every }),
-        every.clone().prop_map(|every| Pattern::Sweep { every }),
+        (0.1f64..500.0).prop_map(|hz| TouchPattern::Poisson { hz }),
+        every.clone().prop_map(|every| TouchPattern::Periodic { every }),
+        every.clone().prop_map(|every| TouchPattern::Sweep { every }),
         (1u64..9, proptest::collection::vec(0.0f64..300.0, 1..9)).prop_map(|(pages, hz)| {
-            Pattern::Blocks { block: pages * PAGE_SIZE, hz: hz.into() }
+            TouchPattern::Blocks { block: pages * PAGE_SIZE, hz: hz.into() }
         }),
-        (1u64..9, every, 0.1f64..500.0).prop_map(|(pages, every, hz)| Pattern::Moving {
+        (1u64..9, every, 0.1f64..500.0).prop_map(|(pages, every, hz)| TouchPattern::Moving {
             window: pages * PAGE_SIZE,
             every,
             hz
         }),
     ];
-    (dense, 1u64..4).prop_map(|(of, nth)| Pattern::Sparse { nth, of: Box::new(of) })
+    (dense, 1u64..4).prop_map(|(of, nth)| TouchPattern::Sparse { nth, of: Box::new(of) })
 }
 
 proptest! {

@@ -3,11 +3,11 @@
 use isotherm_core::{AddrRange, Heat, RegionView, Snapshot, TargetId, Thresholds};
 
 use crate::ground_truth::GroundTruth;
-use crate::kind::{Piece, pieces};
+use crate::kind::{PatternShare, pieces};
 
 /// Rates below this are raised to it, in Hz. In an interval of 400 ms, the samples of a region represent one
 /// touch in 6.4 s of its pages.
-pub const MIN_HZ: f64 = 0.1;
+pub const MIN_SCORED_HZ: f64 = 0.1;
 
 /// The highest rate that a look can distinguish from a higher one: with five touches per sampling interval,
 /// 99.3 % of the pages are found accessed.
@@ -75,7 +75,7 @@ pub struct Scores {
     pub unknown: u64,
     /// Root mean square of the binary logarithm of reported over true rate, over the bytes touched in the
     /// interval. The reported rate assumes that the pages reported as touched are among the touched ones. Both
-    /// rates are limited to [`MIN_HZ`] and [`highest_hz`]. `None` if nothing was touched.
+    /// rates are limited to [`MIN_SCORED_HZ`] and [`highest_hz`]. `None` if nothing was touched.
     pub rate_error: Option<f64>,
 }
 
@@ -142,7 +142,7 @@ struct Sums {
 
 impl Sums {
     /// Adds `bytes` of a region that are in a stretch with these pieces.
-    fn region(&mut self, region: &RegionView, bytes: u64, pieces: &[Piece]) {
+    fn region(&mut self, region: &RegionView, bytes: u64, pieces: &[PatternShare]) {
         let called = region.bytes(&Thresholds::default());
         let len = region.range.len().max(1) as f64;
         let seen = bytes as f64 * (called.hot + called.warm + called.cold) as f64 / len;
@@ -156,14 +156,14 @@ impl Sums {
         for piece in pieces.iter().filter(|p| p.hz > 0.0) {
             let bytes = seen * piece.share;
             let hz = f64::from(region.rate.hz) * (touched / piece.share).min(1.0);
-            let log = |hz: f64| hz.clamp(MIN_HZ, self.top).log2();
+            let log = |hz: f64| hz.clamp(MIN_SCORED_HZ, self.top).log2();
             self.squares += bytes * (log(hz) - log(piece.hz)).powi(2);
             self.touched += bytes;
         }
     }
 
     /// Adds `bytes` that no region covers.
-    fn missed(&mut self, bytes: u64, pieces: &[Piece]) {
+    fn missed(&mut self, bytes: u64, pieces: &[PatternShare]) {
         for (sums, kind) in self.bytes.iter_mut().zip(KINDS) {
             add(sums, bytes as f64, 0.0, kind, pieces);
         }
@@ -184,7 +184,7 @@ impl Sums {
 
 /// Adds `bytes` of a stretch with these pieces, of which the share `called` is reported as `kind`. The report
 /// does not say which pages these are; as many as possible count as right.
-fn add(sums: &mut [f64; 4], bytes: f64, called: f64, kind: Heat, pieces: &[Piece]) {
+fn add(sums: &mut [f64; 4], bytes: f64, called: f64, kind: Heat, pieces: &[PatternShare]) {
     let share_of =
         |is: Option<bool>| pieces.iter().filter(|p| p.is(kind) == is).map(|p| p.share).sum::<f64>();
     let (real, open) = (share_of(Some(true)), share_of(None));

@@ -7,15 +7,15 @@ use isotherm_core::{
     PAGE_SIZE, PageFilter, PageKind, PageMask, Seen, Unknown, Work,
 };
 
-use crate::access::Access;
-use crate::area::{Area, Memory, Page, Since};
+use crate::access::LaidPattern;
+use crate::area::{MappedArea, MappingSpec, SimPage, Since};
 use crate::machine::SimError;
 
 /// The address space of one target. Its [`crate::Machine`] changes it.
 #[derive(Debug)]
 pub struct AddressSpace {
-    pub(crate) areas: Vec<Area>,
-    pub(crate) accesses: Vec<Access>,
+    pub(crate) areas: Vec<MappedArea>,
+    pub(crate) accesses: Vec<LaidPattern>,
     unknown: Vec<(AddrRange, Unknown)>,
     generation: u32,
     began: Nanos,
@@ -36,7 +36,7 @@ impl AddressSpace {
 
     /// The mappings, in ascending order.
     pub fn mappings(&self) -> impl Iterator<Item = Mapping> + '_ {
-        self.areas.iter().map(Area::mapping)
+        self.areas.iter().map(MappedArea::mapping)
     }
 
     /// How often it was replaced by `exec`.
@@ -59,12 +59,12 @@ impl AddressSpace {
     pub(crate) fn map(
         &mut self,
         range: AddrRange,
-        memory: Memory,
+        memory: MappingSpec,
         now: Nanos,
     ) -> Result<(), SimError> {
         self.check_free(range)?;
         let at = self.areas.partition_point(|a| a.range.start < range.start);
-        self.areas.insert(at, Area::new(range, memory, now));
+        self.areas.insert(at, MappedArea::new(range, memory, now));
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl AddressSpace {
         Ok(())
     }
 
-    pub(crate) fn touch(&mut self, access: Access) -> Result<(), SimError> {
+    pub(crate) fn touch(&mut self, access: LaidPattern) -> Result<(), SimError> {
         let range = access.range;
         if !self.is_mapped(range) {
             return Err(SimError::Unmapped(range));
@@ -102,7 +102,7 @@ impl AddressSpace {
     }
 
     pub(crate) fn rest(&mut self, range: AddrRange, now: Nanos) {
-        let parts = |a: Access| a.without(range).into_iter().chain(a.ended(range, now));
+        let parts = |a: LaidPattern| a.without(range).into_iter().chain(a.ended(range, now));
         self.accesses = self.accesses.drain(..).flat_map(parts).collect();
     }
 
@@ -306,7 +306,7 @@ fn act(action: &Action, page: PageView<'_>, now: Nanos) -> bool {
         Action::PageOut => page.state.resident = Since::after(now),
         Action::Cold => page.state.young = Since::after(now),
         Action::WillNeed => {
-            *page.state = Page { resident: Since::default(), young: Since::after(now) };
+            *page.state = SimPage { resident: Since::default(), young: Since::after(now) };
         }
         _ => return false,
     }
@@ -327,7 +327,7 @@ pub(crate) struct PageView<'a> {
     /// its accessed bit
     pub young: bool,
     pub unknown: Option<Unknown>,
-    pub state: &'a mut Page,
+    pub state: &'a mut SimPage,
 }
 
 impl PageView<'_> {

@@ -2,8 +2,8 @@
 
 use isotherm_core::{AddrRange, Nanos, PAGE_SIZE, Thresholds};
 
-use crate::access::{Access, pages};
-use crate::ground_truth::{GroundTruth, Interval, MachineKind, Stretch, TRUTH_VERSION};
+use crate::access::{LaidPattern, pages};
+use crate::ground_truth::{GroundTruth, IntervalTruth, MachineKind, Stretch, TRUTH_VERSION};
 use crate::space::AddressSpace;
 
 /// The true accesses to the memory that is mapped now: exact, for any page and time.
@@ -45,9 +45,15 @@ impl<'a> Truth<'a> {
     /// The counts between `from` and `to` of stretches, each within one mapping. Touches are expected numbers,
     /// the other counts are exact.
     #[must_use]
-    pub fn interval(&self, stretches: &[Stretch], phase: &str, from: Nanos, to: Nanos) -> Interval {
+    pub fn interval(
+        &self,
+        stretches: &[Stretch],
+        phase: &str,
+        from: Nanos,
+        to: Nanos,
+    ) -> IntervalTruth {
         let counts: Vec<Counts> = stretches.iter().map(|s| self.counts(s, from, to)).collect();
-        Interval {
+        IntervalTruth {
             start_ns: from.0,
             end_ns: to.0,
             phase: phase.to_owned(),
@@ -76,7 +82,7 @@ impl<'a> Truth<'a> {
 
     fn counts(&self, stretch: &Stretch, from: Nanos, to: Nanos) -> Counts {
         let range = stretch.range();
-        let accesses: Vec<&Access> =
+        let accesses: Vec<&LaidPattern> =
             self.space.accesses.iter().filter(|a| a.range.intersect(&range).is_some()).collect();
         let area = self.space.areas.iter().find(|a| a.range.contains(range.start));
         let Some(mapped_at) = area.map(|a| a.mapped_at) else { return Counts::default() };
@@ -96,7 +102,7 @@ impl<'a> Truth<'a> {
         counts
     }
 
-    fn accesses(&self, page: u64) -> impl Iterator<Item = &'a Access> {
+    fn accesses(&self, page: u64) -> impl Iterator<Item = &'a LaidPattern> {
         self.space.accesses.iter().filter(move |a| a.range.contains(page))
     }
 
@@ -117,7 +123,7 @@ impl<'a> Truth<'a> {
         let cut =
             move |(piece, huge): (AddrRange, bool)| {
                 let mut here = space.accesses.iter().filter(|a| a.range.contains(piece.start));
-                let step = if here.all(Access::is_even) { piece.len() } else { PAGE_SIZE };
+                let step = if here.all(LaidPattern::is_even) { piece.len() } else { PAGE_SIZE };
                 (0..piece.len() / step).map(move |i| piece.start + i * step).map(move |start| {
                     Stretch { start, end: start + step, name: String::new(), stride: 1, huge }
                 })

@@ -9,7 +9,7 @@ use isotherm_core::{
     Act, Action, AddrRange, Applied, Ask, Budget, Cost, Failure, Liveness, Look, Nanos, OpsError,
     PAGE_SIZE, PageFilter, PageKind, Seen, Space, TargetId, Unknown, Work,
 };
-use isotherm_sim::{Machine, Memory, Ops, Pattern, SimError, Stretch};
+use isotherm_sim::{Machine, MappingSpec, Ops, SimError, Stretch, TouchPattern};
 
 const MIB: u64 = 1 << 20;
 const ALL: Budget = Budget { bytes: u64::MAX, time: Duration::MAX };
@@ -28,7 +28,7 @@ fn machine(lay: impl FnOnce(&mut Machine, TargetId)) -> (Ops, TargetId) {
 }
 
 fn anonymous(len: u64) -> (Ops, TargetId) {
-    machine(|m, t| m.map(t, pages(0, len), Memory::anonymous()).unwrap())
+    machine(|m, t| m.map(t, pages(0, len), MappingSpec::anonymous()).unwrap())
 }
 
 fn look(ops: &mut Ops, target: TargetId, range: AddrRange, clear: bool) -> (Seen, Cost) {
@@ -56,8 +56,8 @@ fn wait(ops: &Ops, ms: u64) {
     ops.machine().advance(Duration::from_millis(ms));
 }
 
-fn poisson(hz: f64) -> Pattern {
-    Pattern::Poisson { hz }
+fn poisson(hz: f64) -> TouchPattern {
+    TouchPattern::Poisson { hz }
 }
 
 #[test]
@@ -105,10 +105,10 @@ fn stretch(at: u64, len: u64, stride: u64) -> Stretch {
 fn truth_counts_touches_and_pages() {
     let (ops, t) = anonymous(1000);
     let every = Duration::from_millis(10);
-    ops.machine().touch(t, pages(100, 100), Pattern::Periodic { every }).unwrap();
-    ops.machine().touch(t, pages(150, 100), Pattern::Periodic { every: 2 * every }).unwrap();
-    let of = Box::new(Pattern::Periodic { every });
-    ops.machine().touch(t, pages(600, 100), Pattern::Sparse { nth: 4, of }).unwrap();
+    ops.machine().touch(t, pages(100, 100), TouchPattern::Periodic { every }).unwrap();
+    ops.machine().touch(t, pages(150, 100), TouchPattern::Periodic { every: 2 * every }).unwrap();
+    let of = Box::new(TouchPattern::Periodic { every });
+    ops.machine().touch(t, pages(600, 100), TouchPattern::Sparse { nth: 4, of }).unwrap();
     wait(&ops, 2000);
     ops.machine().rest(t, pages(0, 400)).unwrap();
     wait(&ops, 5000);
@@ -139,7 +139,7 @@ fn truth_counts_touches_and_pages() {
 #[test]
 fn a_huge_page_has_one_bit() {
     let (mut ops, t) = machine(|m, t| {
-        m.map(t, pages(500, 600), Memory::anonymous().huge()).unwrap();
+        m.map(t, pages(500, 600), MappingSpec::anonymous().huge()).unwrap();
         m.touch(t, pages(700, 1), poisson(100.0)).unwrap();
         m.touch(t, pages(1030, 1), poisson(100.0)).unwrap();
     });
@@ -159,8 +159,8 @@ fn a_huge_page_has_one_bit() {
 #[test]
 fn memory_is_absent_before_the_first_touch_and_after_being_paged_out() {
     let (mut ops, t) = machine(|m, t| {
-        m.map(t, pages(0, 64), Memory::heap()).unwrap();
-        m.touch(t, pages(0, 32), Pattern::Sweep { every: Duration::from_secs(1) }).unwrap();
+        m.map(t, pages(0, 64), MappingSpec::heap()).unwrap();
+        m.touch(t, pages(0, 32), TouchPattern::Sweep { every: Duration::from_secs(1) }).unwrap();
     });
     let present = |ops: &mut Ops| look(ops, t, pages(0, 64), false).0.present;
     assert_eq!(present(&mut ops), 0);
@@ -211,8 +211,8 @@ fn a_second_look_skips_touched_memory() {
 #[test]
 fn the_first_filter_that_a_page_answers_to_decides() {
     let (mut ops, t) = machine(|m, t| {
-        m.map(t, pages(512, 512), Memory::anonymous().huge()).unwrap();
-        m.map(t, pages(1024, 512), Memory::anonymous()).unwrap();
+        m.map(t, pages(512, 512), MappingSpec::anonymous().huge()).unwrap();
+        m.map(t, pages(1024, 512), MappingSpec::anonymous()).unwrap();
     });
     look(&mut ops, t, pages(1024, 256), true);
     let huge = PageKind::HugePage { min: 2 * MIB, max: 2 * MIB };
@@ -263,7 +263,7 @@ fn unknown_marks_can_be_moved() {
 fn a_look_beyond_mapped_memory_is_dropped() {
     let (mut ops, t) = anonymous(8);
     assert_eq!(look(&mut ops, t, pages(4, 8), true).0, Seen::default());
-    ops.machine().map(t, pages(8, 8), Memory::stack()).unwrap();
+    ops.machine().map(t, pages(8, 8), MappingSpec::stack()).unwrap();
     assert_eq!(look(&mut ops, t, pages(4, 8), true).0.pages, 8, "across two mappings");
     ops.machine().unmap(t, pages(6, 1)).unwrap();
     assert_eq!(look(&mut ops, t, pages(4, 8), true).0, Seen::default());
@@ -277,7 +277,7 @@ fn unmapping_forgets_and_growing_keeps() {
     ops.machine().touch(t, pages(0, 32), poisson(1000.0)).unwrap();
     look(&mut ops, t, pages(0, 32), true);
     ops.machine().unmap(t, pages(8, 8)).unwrap();
-    ops.machine().map(t, pages(8, 4), Memory::anonymous().on_touch()).unwrap();
+    ops.machine().map(t, pages(8, 4), MappingSpec::anonymous().on_touch()).unwrap();
     ops.machine().grow(t, pages(20, 1).start, pages(12, 28)).unwrap();
     wait(&ops, 100);
     let young = |ops: &mut Ops, at, len| young(ops, t, pages(at, len));
@@ -293,8 +293,8 @@ fn invalid_values_are_refused() {
     let (ops, t) = anonymous(8);
     let mut m = ops.machine();
     let (odd, nobody) = (AddrRange::new(5, 4096), TargetId(9));
-    assert_eq!(m.map(t, pages(4, 8), Memory::heap()), Err(SimError::Taken(pages(4, 8))));
-    assert_eq!(m.map(t, odd, Memory::heap()), Err(SimError::Unaligned(odd)));
+    assert_eq!(m.map(t, pages(4, 8), MappingSpec::heap()), Err(SimError::Taken(pages(4, 8))));
+    assert_eq!(m.map(t, odd, MappingSpec::heap()), Err(SimError::Unaligned(odd)));
     assert_eq!(m.unmap(t, pages(0, 0)), Err(SimError::Unaligned(pages(0, 0))));
     assert_eq!(m.touch(t, pages(4, 8), poisson(1.0)), Err(SimError::Unmapped(pages(4, 8))));
     assert_eq!(m.grow(t, 0, pages(0, 9)), Err(SimError::Unmapped(pages(0, 9))));
@@ -338,7 +338,7 @@ fn holding_the_machine_is_an_error_not_a_crash() {
 fn history(seed: u64) -> Vec<Seen> {
     let mut m = Machine::new(seed);
     let t = m.spawn();
-    m.map(t, pages(0, 4096), Memory::anonymous()).unwrap();
+    m.map(t, pages(0, 4096), MappingSpec::anonymous()).unwrap();
     m.touch(t, pages(0, 2048), poisson(5.0)).unwrap();
     m.touch(t, pages(1024, 2048), poisson(20.0)).unwrap();
     let mut ops = Ops::new(m);
@@ -361,7 +361,8 @@ fn time_and_size_are_cheap() {
     let (mut ops, t) = anonymous(8192 * MIB / PAGE_SIZE);
     let everything = pages(0, 8192 * MIB / PAGE_SIZE);
     ops.machine().touch(t, everything, poisson(100.0)).unwrap();
-    let half = Pattern::Moving { window: 4096 * MIB, every: Duration::from_millis(1), hz: 0.001 };
+    let half =
+        TouchPattern::Moving { window: 4096 * MIB, every: Duration::from_millis(1), hz: 0.001 };
     ops.machine().touch(t, everything, half).unwrap();
     for day in 1..1000 {
         wait(&ops, 24 * 3600 * 1000);

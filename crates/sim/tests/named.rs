@@ -7,13 +7,13 @@
 use std::time::Duration;
 
 use isotherm_core::Attrs;
-use isotherm_sim::workload::{Layout, Named, Schedule, play};
+use isotherm_sim::workload::{Named, Schedule, WorkloadLayout, play};
 use isotherm_sim::{Accuracy, AccuracyBuilder};
 
 fn seen(name: &str, attrs: Attrs, seconds: u64) -> Accuracy {
     let workload = Named::find(name).unwrap().workload().unwrap();
     let length = Some(Duration::from_secs(seconds));
-    let schedule = Schedule::new(&workload, &Layout::new(&workload, 1), length).unwrap();
+    let schedule = Schedule::new(&workload, &WorkloadLayout::new(&workload, 1), length).unwrap();
     let played = play((name, &workload), &schedule, 1, attrs).unwrap();
     let mut accuracy = AccuracyBuilder::new(&played.truth, played.target);
     played.snapshots.iter().for_each(|s| accuracy.push(s));

@@ -12,7 +12,7 @@ use isotherm_sim::paged::{
     MachineSpec, PagedMachine, Populate, Stream, StreamOrder, Task, Toucher, Watcher, addresses,
     target,
 };
-use isotherm_sim::workload::{Layout, Op, Owner, Workload};
+use isotherm_sim::workload::{Op, Owner, Workload, WorkloadLayout};
 
 const ONE_NODE: &str = "about = '160 MB'\ncpus = 2\n[[node]]\nzones = [{ kind = 'dma32', pages = 15000 }, \
                         { kind = 'normal', pages = 25000 }]\n";
@@ -103,7 +103,7 @@ fn workload(mib: u32) -> Workload {
 
 fn touched(more: &str, mib: u32) -> Option<PagedMachine> {
     let (w, mut m) = (workload(mib), machine(more));
-    let layout = Layout::new(&w, 1);
+    let layout = WorkloadLayout::new(&w, 1);
     let process = m.add_process(usize::try_from(layout.len() / 4096).unwrap());
     m.run(&mut [Box::new(Populate::new(process)) as Box<dyn Task>]).ok()?;
     let access = &w.phases[0].accesses[0];
@@ -181,7 +181,7 @@ fn a_monitor_watches_a_process_short_of_memory() {
                 { name = 'last', size = '1M', gap = '32M' }]\n\
                 phase = [{ name = 'p', duration = '20s', access = [{ region = 'hot', rate = 50 }] }]\n";
     let workload = Workload::parse(text).unwrap();
-    let layout = Layout::new(&workload, 1);
+    let layout = WorkloadLayout::new(&workload, 1);
     let mut m = machine(SWAP);
     let pages = usize::try_from(layout.len() / 4096).unwrap();
     let process = m.add_process(pages);

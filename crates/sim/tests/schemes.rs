@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Engine, Event, Goal, MemoryMetrics, Metrics, Outcome, Pattern, Quota, Scheme, Scope, Weights,
+    ActionEvent, Engine, Goal, MemoryMetrics, Metrics, Outcome, Pattern, Quota, Scheme, Scope,
+    Weights,
 };
 use isotherm_core::{
     Act, Action, AddrRange, Attrs, Budget, Exposure, Look, Nanos, PAGE_SIZE, Pressure,
     RegionSampler, Snapshot, TargetId, Work,
 };
-use isotherm_sim::{Machine, Memory, Ops, Pattern as Touches, run};
+use isotherm_sim::{Machine, MappingSpec, Ops, TouchPattern as Touches, run};
 
 const MIB: u64 = 1 << 20;
 const BASE: u64 = 0x7f00_0000_0000;
@@ -35,15 +36,15 @@ fn machine(lay: impl FnOnce(&mut Machine, TargetId)) -> (Ops, TargetId) {
 }
 
 /// Steps at the machine's time; returns the memory acted on.
-fn step(engine: &mut Engine, ops: &mut Ops, s: &Snapshot, metrics: &Metrics) -> Vec<Event> {
+fn step(engine: &mut Engine, ops: &mut Ops, s: &Snapshot, metrics: &Metrics) -> Vec<ActionEvent> {
     let now = ops.machine().now();
     let mut log = Vec::new();
     engine.step(now, s, metrics, ops, &mut log).unwrap();
     log
 }
 
-fn applied(log: &[Event]) -> u64 {
-    let done = |e: &Event| match e.outcome {
+fn applied(log: &[ActionEvent]) -> u64 {
+    let done = |e: &ActionEvent| match e.outcome {
         Outcome::Acted(done) => done.applied,
         Outcome::Passed(_) => 0,
     };
@@ -80,7 +81,7 @@ const BLOCK: u64 = 2;
 fn ever_colder() -> (Ops, TargetId, Arc<Snapshot>) {
     let all = mib(0, 2 * BLOCKS * BLOCK);
     let (ops, t) = machine(|m, t| {
-        m.map(t, all, Memory::anonymous()).unwrap();
+        m.map(t, all, MappingSpec::anonymous()).unwrap();
         m.touch(t, all, Touches::Poisson { hz: 20.0 }).unwrap();
     });
     let mut monitor = Exposure::new(ops.clone(), Attrs::default(), &[t], 3).unwrap();
@@ -130,7 +131,7 @@ fn priority_selects_the_coldest_tenth() {
 fn left_of_a_tenth_hot(recheck: Option<Duration>) -> (u64, u64) {
     let range = mib(0, 64);
     let (mut ops, t) = machine(|m, t| {
-        m.map(t, range, Memory::anonymous()).unwrap();
+        m.map(t, range, MappingSpec::anonymous()).unwrap();
         let of = Box::new(Touches::Poisson { hz: 50.0 });
         m.touch(t, range, Touches::Sparse { nth: 10, of }).unwrap();
     });
@@ -169,7 +170,7 @@ impl Plant {
     /// The goal is a millisecond of each second.
     fn new() -> Plant {
         let (ops, target) = machine(|m, t| {
-            m.map(t, mib(0, 512), Memory::anonymous()).unwrap();
+            m.map(t, mib(0, 512), MappingSpec::anonymous()).unwrap();
         });
         let monitor = RegionSampler::new(ops.clone(), Attrs::default(), &[target], 3).unwrap();
         let goals = vec![Goal::Stalled { of: Scope::Machine, target: SECOND / 1000 }];

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Engine, Goal, Mark, Metrics, Pattern, Quota, Scheme, Watermarks, Weights,
+    Engine, Goal, Metrics, Pattern, Quota, Scheme, WatermarkMetric, Watermarks, Weights,
 };
 use isotherm_core::{
     Act, Action, AddrRange, Applied, Attrs, Cost, Exposure, Nanos, OpsError, PAGE_SIZE, PageFilter,
     PageKind, Snapshot, Source, Step, Support, TargetId, Unknown, Work,
 };
-use isotherm_sim::whatif::{Player, Policy, Prices, Setting, SettingEffect, Surroundings, Tier};
-use isotherm_sim::{Machine, Memory, Ops, Pattern as Touches};
+use isotherm_sim::whatif::{
+    DelayModel, Player, Setting, SettingEffect, SettingPolicy, Surroundings, Tier,
+};
+use isotherm_sim::{Machine, MappingSpec, Ops, TouchPattern as Touches};
 
 const MIB: u64 = 1 << 20;
 const BASE: u64 = 0x7f00_0000_0000;
@@ -37,7 +39,7 @@ fn zipf(pages: u64, exponent: f64, total: f64) -> Arc<[f64]> {
 
 /// Pages of all rates side by side, a slow part, a hot part, and idle memory.
 fn mixed(machine: &mut Machine, target: TargetId) {
-    machine.map(target, mib(0, 48), Memory::anonymous()).unwrap();
+    machine.map(target, mib(0, 48), MappingSpec::anonymous()).unwrap();
     let hz = zipf(16 * 256, 0.9, 80.0 * 16.0);
     machine.touch(target, mib(0, 16), Touches::Blocks { block: PAGE_SIZE, hz }).unwrap();
     machine.touch(target, mib(16, 8), Touches::Poisson { hz: 0.03 }).unwrap();
@@ -46,7 +48,7 @@ fn mixed(machine: &mut Machine, target: TargetId) {
 
 /// Memory that is idle as a whole for a while, and then touched as a whole.
 fn in_turns(machine: &mut Machine, target: TargetId) {
-    machine.map(target, mib(0, 48), Memory::anonymous()).unwrap();
+    machine.map(target, mib(0, 48), MappingSpec::anonymous()).unwrap();
     machine.touch(target, mib(0, 8), Touches::Poisson { hz: 20.0 }).unwrap();
     let every = secs(15);
     let moving = Touches::Moving { window: 8 * MIB, every, hz: 4.0 };
@@ -159,7 +161,7 @@ fn real(lay: fn(&mut Machine, TargetId), scheme: &Scheme, from: f64) -> [f64; 2]
     [saved / time, (real.returned - before) as f64 / time]
 }
 
-fn setting(name: &str, policy: Policy) -> Setting {
+fn setting(name: &str, policy: SettingPolicy) -> Setting {
     Setting { name: name.to_owned(), policy }
 }
 
@@ -169,7 +171,8 @@ fn played(
     settings: Vec<Setting>,
 ) -> Vec<SettingEffect> {
     let (ops, target) = machine(lay);
-    let mut player = Player::new(settings, Prices::default(), &Surroundings::default()).unwrap();
+    let mut player =
+        Player::new(settings, DelayModel::default(), &Surroundings::default()).unwrap();
     watch(&ops, target, length, |s| player.push(s).unwrap());
     player.finish().unwrap()
 }
@@ -191,7 +194,7 @@ fn reclaim(age: Duration, pages: bool, bytes: Option<u64>) -> Scheme {
 
 /// Prediction and truth, as pages saved and pages that come back per second.
 fn compare(name: &str, lay: fn(&mut Machine, TargetId), scheme: &Scheme) -> [[f64; 2]; 2] {
-    let policy = Policy::Schemes(vec![scheme.clone()]);
+    let policy = SettingPolicy::Schemes(vec![scheme.clone()]);
     let played = played(lay, LENGTH, vec![setting(name, policy)]);
     assert_eq!(played[0].refused, None);
     let m = &played[0].counted;
@@ -238,7 +241,7 @@ fn regions_are_saved_and_come_back_as_predicted() {
 
 #[test]
 fn a_limit_pages_out_the_oldest_memory() {
-    let limit = |mib: u64| setting("limit", Policy::Limit(mib * MIB));
+    let limit = |mib: u64| setting("limit", SettingPolicy::Limit(mib * MIB));
     let of = played(mixed, LENGTH, vec![limit(64), limit(36), limit(24)]);
     let back = |i: usize| of[i].counted.returned / PAGE_SIZE as f64 / of[i].counted.seconds();
     let saved = |i: usize| of[i].counted.saved / MIB as f64;
@@ -251,7 +254,7 @@ fn a_limit_pages_out_the_oldest_memory() {
 /// Half a minute cannot show what comes back after half a minute.
 #[test]
 fn limits_of_a_short_record_are_refused() {
-    let limit = || setting("limit", Policy::Limit(24 * MIB));
+    let limit = || setting("limit", SettingPolicy::Limit(24 * MIB));
     let of = |seconds| played(mixed, seconds, vec![limit()])[0].refused.clone();
     assert!(of(30).unwrap().contains("a minute or longer"));
     assert_eq!(of(90), None);
@@ -261,9 +264,9 @@ fn limits_of_a_short_record_are_refused() {
 #[test]
 fn unknown_memory_counts_within_a_limit() {
     let of = |mib: u64, limit: u64| {
-        let setting = setting("limit", Policy::Limit(limit * MIB));
+        let setting = setting("limit", SettingPolicy::Limit(limit * MIB));
         let mut player =
-            Player::new(vec![setting], Prices::default(), &Surroundings::default()).unwrap();
+            Player::new(vec![setting], DelayModel::default(), &Surroundings::default()).unwrap();
         let (ops, target) = machine(mixed);
         watch(&ops, target, 90, |s| {
             let mut with = Snapshot::clone(s);
@@ -286,7 +289,8 @@ fn unknown_memory_counts_within_a_limit() {
 #[test]
 fn memory_beyond_the_first_tier_is_slower() {
     let tier = |mib: u64, ns| Tier { bytes: mib * MIB, latency: Duration::from_nanos(ns) };
-    let tiers = |first| setting("tiers", Policy::Tiers(vec![tier(first, 80), tier(64, 250)]));
+    let tiers =
+        |first| setting("tiers", SettingPolicy::Tiers(vec![tier(first, 80), tier(64, 250)]));
     let of = played(mixed, LENGTH, vec![tiers(64), tiers(34), tiers(20)]);
     let slow = |i: usize| of[i].tiers[1].accesses / of[i].tiers[0].accesses;
     assert_eq!(slow(0), 0.0);
@@ -297,12 +301,12 @@ fn memory_beyond_the_first_tier_is_slower() {
 
 #[test]
 fn records_without_idle_ages_are_refused() {
-    let age = |s| setting("age", Policy::Schemes(vec![reclaim(secs(s), true, None)]));
+    let age = |s| setting("age", SettingPolicy::Schemes(vec![reclaim(secs(s), true, None)]));
     let of = played(mixed, 60, vec![age(10), age(50)]);
     assert_eq!(of[0].refused, None);
     assert!(of[1].refused.as_ref().unwrap().contains("too short"), "{:?}", of[1].refused);
     let mut player =
-        Player::new(vec![age(10)], Prices::default(), &Surroundings::default()).unwrap();
+        Player::new(vec![age(10)], DelayModel::default(), &Surroundings::default()).unwrap();
     let (ops, target) = machine(mixed);
     watch(&ops, target, 20, |s| {
         let mut without = Snapshot::clone(s);
@@ -318,15 +322,15 @@ fn schemes_that_need_more_than_a_record_are_refused() {
     let why = |change: fn(&mut Scheme)| {
         let mut scheme = reclaim(secs(10), true, None);
         change(&mut scheme);
-        let settings = vec![setting("x", Policy::Schemes(vec![scheme]))];
-        let player = Player::new(settings, Prices::default(), &Surroundings::default());
+        let settings = vec![setting("x", SettingPolicy::Schemes(vec![scheme]))];
+        let player = Player::new(settings, DelayModel::default(), &Surroundings::default());
         player.err().unwrap().to_string()
     };
     assert!(why(|s| s.action = Action::Cold).contains("cold cannot be played"));
     assert!(why(|s| s.quota.goals = vec![Goal::Free { bp: 100 }]).contains("--memory"));
     let named = |s: &mut Scheme| {
         s.watermarks = Some(Watermarks {
-            metric: Mark::Free,
+            metric: WatermarkMetric::Free,
             interval: secs(5),
             high: 5000,
             mid: 4000,
@@ -344,13 +348,17 @@ fn settings_have_the_same_effects_alone_and_together() {
     let settings = || {
         let tier = Tier { bytes: 40 * MIB, latency: Duration::from_nanos(80) };
         vec![
-            setting("pages", Policy::Schemes(vec![reclaim(secs(10), true, None)])),
-            setting("regions", Policy::Schemes(vec![reclaim(secs(30), false, Some(8 * MIB))])),
-            setting("limit", Policy::Limit(30 * MIB)),
-            setting("tier", Policy::Tiers(vec![tier])),
+            setting("pages", SettingPolicy::Schemes(vec![reclaim(secs(10), true, None)])),
+            setting(
+                "regions",
+                SettingPolicy::Schemes(vec![reclaim(secs(30), false, Some(8 * MIB))]),
+            ),
+            setting("limit", SettingPolicy::Limit(30 * MIB)),
+            setting("tier", SettingPolicy::Tiers(vec![tier])),
         ]
     };
-    let player = || Player::new(settings(), Prices::default(), &Surroundings::default()).unwrap();
+    let player =
+        || Player::new(settings(), DelayModel::default(), &Surroundings::default()).unwrap();
     let (mut together, mut alone) = (player(), player().divided());
     let (ops, target) = machine(mixed);
     watch(&ops, target, 90, |s| {
@@ -367,10 +375,10 @@ fn settings_have_the_same_effects_alone_and_together() {
 #[test]
 fn the_pace_is_that_of_the_player() {
     let settings = [10, 600].map(|age| {
-        setting(&age.to_string(), Policy::Schemes(vec![reclaim(secs(age), true, None)]))
+        setting(&age.to_string(), SettingPolicy::Schemes(vec![reclaim(secs(age), true, None)]))
     });
     let mut player =
-        Player::new(settings.into(), Prices::default(), &Surroundings::default()).unwrap();
+        Player::new(settings.into(), DelayModel::default(), &Surroundings::default()).unwrap();
     let mut pace = player.pace();
     let mut steps = Vec::new();
     for second in 0..9000 {

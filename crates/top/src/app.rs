@@ -16,12 +16,12 @@ use crate::{TopOptions, draw};
 /// The spans of time that charts may show, in seconds.
 pub const SPANS: [u64; 7] = [60, 180, 600, 1800, 3600, 6 * 3600, 24 * 3600];
 /// The limits that keys choose from: hot in Hz, cold in seconds.
-pub const HOT_HZ: [f64; 9] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0];
-pub const COLD_SECONDS: [u64; 9] = [1, 2, 5, 10, 30, 60, 120, 300, 600];
+pub const HOT_CHOICES_HZ: [f64; 9] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0];
+pub const COLD_CHOICES_S: [u64; 9] = [1, 2, 5, 10, 30, 60, 120, 300, 600];
 
 /// The page that is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Page {
+pub enum ViewPage {
     /// processes or control groups
     Table,
     /// one process
@@ -30,7 +30,7 @@ pub enum Page {
 
 /// The meaning of keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mode {
+pub enum KeyMode {
     /// keys are commands
     Normal,
     /// the list of keys is shown
@@ -55,8 +55,8 @@ pub enum Effect {
 /// The state of the view, and what each key does to it.
 pub struct App {
     view: View,
-    pub(crate) page: Page,
-    pub(crate) mode: Mode,
+    pub(crate) page: ViewPage,
+    pub(crate) mode: KeyMode,
     pub(crate) by: By,
     pub(crate) column: Column,
     pub(crate) descending: bool,
@@ -96,8 +96,8 @@ impl App {
         view.set_thresholds(o.thresholds);
         App {
             view,
-            page: Page::Table,
-            mode: Mode::Normal,
+            page: ViewPage::Table,
+            mode: KeyMode::Normal,
             by: if o.groups { By::Cgroup } else { By::Process },
             column: Column::Hot,
             descending: true,
@@ -147,7 +147,7 @@ impl App {
         let thresholds = self.view.thresholds();
         self.view = View::new(self.memory);
         self.view.set_thresholds(thresholds);
-        (self.page, self.selected, self.zoom) = (Page::Table, None, None);
+        (self.page, self.selected, self.zoom) = (ViewPage::Table, None, None);
         (self.at, self.marks) = (None, (None, None));
         self.message = "the service was restarted".to_owned();
     }
@@ -192,8 +192,8 @@ impl App {
         let mut rows = self.view.table(moment, self.by);
         let total = self.view.total(moment);
         let maps = match self.page {
-            Page::Process(id) => self.view.mappings(moment, id),
-            Page::Table => Vec::new(),
+            ViewPage::Process(id) => self.view.mappings(moment, id),
+            ViewPage::Table => Vec::new(),
         };
         if let Some(group) = &self.group {
             rows.retain(|row| is_within(&row.cgroup, group));
@@ -223,12 +223,12 @@ impl App {
     /// Moves the selection by some rows.
     pub(crate) fn select(&mut self, by: isize) {
         match self.page {
-            Page::Table => {
+            ViewPage::Table => {
                 let last = self.rows.len().saturating_sub(1);
                 let to = self.selection().saturating_add_signed(by).min(last);
                 self.selected = self.rows.get(to).map(|row| row.key.clone());
             }
-            Page::Process(_) => {
+            ViewPage::Process(_) => {
                 let last = self.maps.len().saturating_sub(1);
                 self.map = self.map.saturating_add_signed(by).min(last);
             }
@@ -238,22 +238,22 @@ impl App {
     /// Opens the selected row: a process, the processes of a group, or a mapping.
     pub(crate) fn open(&mut self) {
         match (&self.page, &self.selected) {
-            (Page::Process(_), _) => self.zoom = self.maps.get(self.map).map(|m| m.range),
-            (Page::Table, Some(Key::Process(id))) => {
-                (self.page, self.zoom, self.map) = (Page::Process(*id), None, 0);
+            (ViewPage::Process(_), _) => self.zoom = self.maps.get(self.map).map(|m| m.range),
+            (ViewPage::Table, Some(Key::Process(id))) => {
+                (self.page, self.zoom, self.map) = (ViewPage::Process(*id), None, 0);
             }
-            (Page::Table, Some(Key::Cgroup(path))) => {
+            (ViewPage::Table, Some(Key::Cgroup(path))) => {
                 (self.by, self.group) = (By::Process, Some(path.clone()));
             }
-            (Page::Table, _) => {}
+            (ViewPage::Table, _) => {}
         }
     }
 
     /// Goes back by one step.
     pub(crate) fn back(&mut self) {
         if self.zoom.take().is_some() {
-        } else if matches!(self.page, Page::Process(_)) {
-            self.page = Page::Table;
+        } else if matches!(self.page, ViewPage::Process(_)) {
+            self.page = ViewPage::Table;
         } else {
             self.filter.clear();
             self.group = None;
@@ -290,14 +290,14 @@ impl App {
     /// Takes a higher limit of hot, or a lower one.
     pub(crate) fn hot(&mut self, step: isize) {
         let mut t = self.view.thresholds();
-        t.hot_hz = next(&HOT_HZ, t.hot_hz, step);
+        t.hot_hz = next(&HOT_CHOICES_HZ, t.hot_hz, step);
         self.view.set_thresholds(t);
     }
 
     /// Takes a higher limit of cold, or a lower one.
     pub(crate) fn cold(&mut self, step: isize) {
         let mut t = self.view.thresholds();
-        t.cold_age = next(&COLD_SECONDS.map(Duration::from_secs), t.cold_age, step);
+        t.cold_age = next(&COLD_CHOICES_S.map(Duration::from_secs), t.cold_age, step);
         self.view.set_thresholds(t);
     }
 
@@ -325,7 +325,7 @@ impl App {
     }
 
     pub(crate) fn ask_where_to_save(&mut self) {
-        self.mode = Mode::Save(self.save_to.display().to_string());
+        self.mode = KeyMode::Save(self.save_to.display().to_string());
     }
 
     pub(crate) fn save(&mut self, path: String) -> Option<Effect> {
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_limit_moves_from_any_value_in_the_right_direction() {
-        let steps = |now| (next(&HOT_HZ, now, -1), next(&HOT_HZ, now, 1));
+        let steps = |now| (next(&HOT_CHOICES_HZ, now, -1), next(&HOT_CHOICES_HZ, now, 1));
         assert_eq!(steps(20.0), (10.0, 50.0));
         assert_eq!(steps(15.0), (10.0, 20.0));
         assert_eq!(steps(500.0), (200.0, 500.0));

@@ -3,7 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use isotherm_view::By;
 
-use crate::app::{App, Effect, Mode};
+use crate::app::{App, Effect, KeyMode};
 
 /// Keys and what they do, as the help page shows them.
 pub const HELP: [(&str, &str); 17] = [
@@ -37,24 +37,24 @@ impl App {
                 _ => None,
             };
         }
-        let effect = match std::mem::replace(&mut self.mode, Mode::Normal) {
-            Mode::Normal => self.command(key.code),
+        let effect = match std::mem::replace(&mut self.mode, KeyMode::Normal) {
+            KeyMode::Normal => self.command(key.code),
             // Any key closes the help page.
-            Mode::Help => None,
-            Mode::Filter(text) => {
+            KeyMode::Help => None,
+            KeyMode::Filter(text) => {
                 match edited(text, key.code) {
                     Edited::More(text) => {
                         self.filter.clone_from(&text);
-                        self.mode = Mode::Filter(text);
+                        self.mode = KeyMode::Filter(text);
                     }
                     Edited::Done(text) => self.filter = text,
                     Edited::Left => self.filter.clear(),
                 }
                 None
             }
-            Mode::Save(text) => match edited(text, key.code) {
+            KeyMode::Save(text) => match edited(text, key.code) {
                 Edited::More(text) => {
-                    self.mode = Mode::Save(text);
+                    self.mode = KeyMode::Save(text);
                     None
                 }
                 Edited::Done(path) => self.save(path),
@@ -68,7 +68,7 @@ impl App {
     fn command(&mut self, code: KeyCode) -> Option<Effect> {
         match code {
             KeyCode::Char('q') => return Some(Effect::Quit),
-            KeyCode::Char('?') | KeyCode::F(1) => self.mode = Mode::Help,
+            KeyCode::Char('?') | KeyCode::F(1) => self.mode = KeyMode::Help,
             KeyCode::Up | KeyCode::Char('k') => self.select(-1),
             KeyCode::Down | KeyCode::Char('j') => self.select(1),
             KeyCode::PageUp => self.select(-10),
@@ -81,7 +81,7 @@ impl App {
             KeyCode::Char('s' | '>') => self.sort_by(1),
             KeyCode::Char('S' | '<') => self.sort_by(-1),
             KeyCode::Char('r') => self.descending = !self.descending,
-            KeyCode::Char('/') => self.mode = Mode::Filter(self.filter.clone()),
+            KeyCode::Char('/') => self.mode = KeyMode::Filter(self.filter.clone()),
             KeyCode::Char(' ' | 'p') => self.pause(),
             KeyCode::Left => self.seek(-1),
             KeyCode::Right => self.seek(1),

@@ -27,10 +27,10 @@ use isotherm::stop::Stop;
 use isotherm_core::Thresholds;
 use isotherm_linux::sys::{KeptCapabilities, drop_watching};
 
-pub use app::{App, Effect, Mode, Page};
+pub use app::{App, Effect, KeyMode, ViewPage};
 pub use color::Colors;
 pub use draw::draw;
-use source::{Source, SourceEvent};
+use source::{SourceEvent, ViewSource};
 use terminal::{Screen, Wake};
 
 /// How to show a source.
@@ -54,7 +54,7 @@ pub struct TopOptions {
 ///
 /// # Errors
 /// If the source cannot start, or the terminal cannot be used.
-pub fn run(source: Source, options: &TopOptions, stop: &Stop) -> Result<()> {
+pub fn run(source: ViewSource, options: &TopOptions, stop: &Stop) -> Result<()> {
     let mut feed = source.start()?;
     // The source has those that it needs. This thread shows names of strangers; to save a span in a folder of another
     // user, as with sudo, it keeps one.

@@ -206,7 +206,7 @@ fn keys_sort_filter_and_switch() {
     key(&mut app, KeyCode::Enter);
     // Keys are commands again, and the filter stays.
     press(&mut app, "s");
-    assert_eq!((app.rows.len(), &app.mode), (1, &Mode::Normal));
+    assert_eq!((app.rows.len(), &app.mode), (1, &KeyMode::Normal));
     key(&mut app, KeyCode::Esc);
     assert_eq!(app.rows.len(), 3);
     key(&mut app, KeyCode::Tab);
@@ -252,7 +252,7 @@ fn a_process_shows_its_heat_mappings_and_ages() {
     key(&mut app, KeyCode::Tab);
     assert_eq!(lines(&app, 80, 24)[2], "redis-server (pid 1000)");
     key(&mut app, KeyCode::Esc);
-    assert_eq!(app.page, Page::Table);
+    assert_eq!(app.page, ViewPage::Table);
 }
 
 #[test]

@@ -14,7 +14,7 @@ const EXCESS_BITS: u32 = u64::BITS - 53;
 
 /// Adjacent memory on the axis.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
-pub struct Area {
+pub struct AxisArea {
     /// first address, hexadecimal
     #[serde(serialize_with = "hex")]
     pub start: u64,
@@ -30,7 +30,7 @@ pub struct Axis {
     /// differs for other areas, also between indexes; a number that JavaScript can represent
     pub version: u64,
     /// the areas
-    pub areas: Vec<Area>,
+    pub areas: Vec<AxisArea>,
 }
 
 fn hex<S: serde::Serializer>(address: &u64, s: S) -> Result<S::Ok, S::Error> {
@@ -98,12 +98,12 @@ impl Axis {
                 .min(next(i) - range.start),
             false => range.len(),
         };
-        let area = |(i, range): (usize, &AddrRange)| Area {
+        let area = |(i, range): (usize, &AddrRange)| AxisArea {
             start: range.start,
             bytes: room(i, range),
             name: name(range, mappings),
         };
-        let areas: Vec<Area> = ranges.iter().enumerate().map(area).collect();
+        let areas: Vec<AxisArea> = ranges.iter().enumerate().map(area).collect();
         let mut hasher = DefaultHasher::new();
         areas.hash(&mut hasher);
         Axis { version: hasher.finish() >> EXCESS_BITS, areas }

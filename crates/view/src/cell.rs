@@ -3,8 +3,8 @@
 use isotherm_core::{PAGE_SIZE, RateSupport, RegionView};
 
 /// Rates at the ends of the scale of levels. The scale of colours, from 0.1 to 1000 Hz, lies within it.
-const LOW_HZ: f32 = 0.05;
-const HIGH_HZ: f32 = 5000.0;
+const LOWEST_LEVEL_HZ: f32 = 0.05;
+const HIGHEST_LEVEL_HZ: f32 = 5000.0;
 /// The highest level of a rate. Adjacent levels differ by 1.1 %.
 const MAX_LEVEL: u16 = 1023;
 /// The highest level of a rate in a byte. Adjacent levels differ by 15 %.
@@ -140,7 +140,7 @@ fn level(hz: f32) -> u16 {
     if hz <= 0.0 {
         return 0;
     }
-    let place = (hz / LOW_HZ).ln() / (HIGH_HZ / LOW_HZ).ln();
+    let place = (hz / LOWEST_LEVEL_HZ).ln() / (HIGHEST_LEVEL_HZ / LOWEST_LEVEL_HZ).ln();
     1 + (place.clamp(0.0, 1.0) * f32::from(MAX_LEVEL - 1)).round() as u16
 }
 
@@ -152,7 +152,11 @@ impl Default for Rates {
     fn default() -> Self {
         let hz = |i: usize| match i {
             0 => 0.0,
-            i => LOW_HZ * (HIGH_HZ / LOW_HZ).powf((i - 1) as f32 / f32::from(MAX_LEVEL - 1)),
+            i => {
+                LOWEST_LEVEL_HZ
+                    * (HIGHEST_LEVEL_HZ / LOWEST_LEVEL_HZ)
+                        .powf((i - 1) as f32 / f32::from(MAX_LEVEL - 1))
+            }
         };
         Rates(Box::new(std::array::from_fn(hz)))
     }
@@ -190,7 +194,7 @@ impl StateRun {
 
 /// Seconds in each state, and touches: rate times seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Sum {
+pub struct CellSum {
     absent: f32,
     /// some of the absent memory was resident
     was_resident: bool,
@@ -201,7 +205,7 @@ pub struct Sum {
     old: f32,
 }
 
-impl Sum {
+impl CellSum {
     /// Adds `seconds` in a state.
     pub fn add(&mut self, rates: &Rates, state: CellState, seconds: f32) {
         match state.class {
@@ -291,27 +295,27 @@ mod tests {
     #[test]
     fn what_lasted_longest_wins_and_rates_are_means() {
         let rates = Rates::default();
-        let mut sum = Sum::default();
+        let mut sum = CellSum::default();
         sum.add(&rates, rate(10.0), 1.0);
         sum.add(&rates, rate(0.0), 3.0);
         let hz = rates.hz(sum.state().level);
         assert!((hz / 2.5 - 1.0).abs() < 0.02, "{hz}");
         sum.add(&rates, CellState { class: Class::Unknown, level: 0 }, 5.0);
         assert_eq!(sum.state().class, Class::Unknown);
-        assert_eq!(Sum::default().state(), CellState::UNMAPPED);
+        assert_eq!(CellSum::default().state(), CellState::UNMAPPED);
     }
 
     #[test]
     fn memory_that_is_absent_for_longer_was_still_resident() {
         let rates = Rates::default();
         let absent = CellState { class: Class::Absent, level: 0 };
-        let mut sum = Sum::default();
+        let mut sum = CellSum::default();
         sum.add(&rates, absent, 10.0);
         assert_eq!(sum.state(), absent);
         sum.add(&rates, rate(10.0), 1.0);
         assert_eq!(sum.state().class, Class::PartlyResident);
         // So it stays, when columns are joined again.
-        let mut sums = Sum::default();
+        let mut sums = CellSum::default();
         sums.add(&rates, sum.state(), 11.0);
         sums.add(&rates, absent, 100.0);
         assert_eq!(sums.state().class, Class::PartlyResident);

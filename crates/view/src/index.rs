@@ -11,15 +11,15 @@ use isotherm_core::{
 use isotherm_record::{Event, TargetInfo};
 use serde::Serialize;
 
-use crate::axis::{Area, Axis, Ranges};
+use crate::axis::{Axis, AxisArea, Ranges};
 use crate::cell::Rates;
 use crate::moment::Moment;
-use crate::pyramid::{Column, Pyramid, Retention};
+use crate::pyramid::{HeatColumn, Pyramid, Retention};
 use crate::series::Series;
 use crate::view::View;
 
 /// Maximum number of targets with a history. A limit, because records come from outside.
-const MAX_TARGETS: usize = 4096;
+const MAX_INDEXED_TARGETS: usize = 4096;
 /// Maximum number of ages, and of attributions, that are kept of a target.
 const MAX_POINTS: usize = 256;
 /// The share of the memory that those of all targets may use: one in so many parts.
@@ -34,7 +34,7 @@ const NAME_BYTES: usize = 64;
 
 /// How an [`Index`] is kept.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct IndexLimits {
     /// data to drop when memory is short
     pub retention: Retention,
     /// maximum memory of everything but whole snapshots, in bytes
@@ -50,7 +50,7 @@ pub struct Limits {
 /// The index of a recording.
 #[derive(Debug)]
 pub struct Index {
-    limits: Limits,
+    limits: IndexLimits,
     first: Option<Nanos>,
     end: Nanos,
     snapshots: u64,
@@ -111,7 +111,7 @@ pub struct TargetFigures {
 impl Index {
     /// An index of nothing.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: IndexLimits) -> Self {
         let mut view = View::new(limits.ring);
         view.set_thresholds(limits.thresholds);
         Index {
@@ -153,7 +153,7 @@ impl Index {
     /// The target of this number, which is added if there is room.
     fn target(&mut self, id: TargetId) -> Option<&mut Target> {
         if !self.targets.contains_key(&id) {
-            let is_full = self.targets.len() >= MAX_TARGETS;
+            let is_full = self.targets.len() >= MAX_INDEXED_TARGETS;
             // Live views run for long: the target that ended first makes room.
             let may_forget = self.limits.retention == Retention::Newest;
             if is_full && !(may_forget && self.forget_first()) {
@@ -187,7 +187,7 @@ impl Index {
                 continue;
             }
             let Some(target) = self.targets.get_mut(&view.id) else { continue };
-            target.pyramid.push(Column::of(view, time.clone()), &self.rates, max_runs);
+            target.pyramid.push(HeatColumn::of(view, time.clone()), &self.rates, max_runs);
             target.mappings = Arc::clone(&view.mappings);
             (target.last, target.seen) = (figures.heat, s.end);
             if let Some(ages) = &view.ages {
@@ -293,7 +293,7 @@ impl Index {
 
     /// How it is kept.
     #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> IndexLimits {
         self.limits
     }
 
@@ -429,7 +429,7 @@ impl Target {
         };
         size_of::<Target>()
             + self.fact.as_ref().map_or(0, |fact| fact.command.len())
-            + self.axis.areas.len() * (size_of::<Area>() + NAME_BYTES)
+            + self.axis.areas.len() * (size_of::<AxisArea>() + NAME_BYTES)
             + self.pyramid.bytes()
             + self.bytes_of_ages()
             + self.bytes_of_attributions()

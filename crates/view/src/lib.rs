@@ -51,7 +51,7 @@ pub use index::Index;
 pub use moment::{Moment, TargetTotals};
 pub use ring::Ring;
 pub use table::{By, Column, Key, TableRow, sort};
-pub use view::{Area, CostShares, MappingFigures, View};
+pub use view::{Area, MappingFigures, MonitorCost, View};
 
 #[cfg(test)]
 #[path = "../../report/tests/scene/mod.rs"]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, TargetView};
 
-use crate::cell::{CellState, Rates, StateRun, Sum};
+use crate::cell::{CellState, CellSum, Rates, StateRun};
 use crate::moment::ALLOCATION_BYTES;
 
 /// Columns of a level that become one of the next.
@@ -24,7 +24,7 @@ const WAITING_SHARE: usize = 2;
 
 /// The memory of one target over some time: its runs, in ascending order of address. The last one is unmapped.
 #[derive(Debug, Clone)]
-pub struct Column {
+pub struct HeatColumn {
     /// time, since the start of the recording
     pub time: Range<Duration>,
     /// seconds of that time that snapshots cover
@@ -32,7 +32,7 @@ pub struct Column {
     runs: Arc<[StateRun]>,
 }
 
-impl Column {
+impl HeatColumn {
     /// The state of a target in a snapshot that covers `time`.
     #[must_use]
     pub fn of(view: &TargetView, time: Range<Duration>) -> Self {
@@ -47,11 +47,11 @@ impl Column {
         }
         runs.close(end.unwrap_or(0), MAX_RUNS);
         let seconds = (time.end.saturating_sub(time.start)).as_secs_f32();
-        Column { time, seconds, runs: runs.0.into() }
+        HeatColumn { time, seconds, runs: runs.0.into() }
     }
 
     /// One column for several, which are in order of time, of at most so many runs.
-    fn join(parts: &[Column], rates: &Rates, max_runs: usize) -> Self {
+    fn join(parts: &[HeatColumn], rates: &Rates, max_runs: usize) -> Self {
         let mut runs = Runs::default();
         let mut at = vec![0; parts.len()];
         let next = |at: &[usize]| {
@@ -60,7 +60,7 @@ impl Column {
         };
         let mut last = 0;
         while let Some(start) = next(&at) {
-            let mut sum = Sum::default();
+            let mut sum = CellSum::default();
             for (part, i) in parts.iter().zip(&mut at) {
                 *i += usize::from(part.runs.get(*i).is_some_and(|run| run.start() == start));
                 if let Some(run) = i.checked_sub(1).and_then(|i| part.runs.get(i)) {
@@ -71,10 +71,10 @@ impl Column {
             last = start;
         }
         runs.close(last, max_runs);
-        let time = |of: fn(&Column) -> Duration| parts.iter().map(of);
+        let time = |of: fn(&HeatColumn) -> Duration| parts.iter().map(of);
         let start = time(|c| c.time.start).min().unwrap_or_default();
         let end = time(|c| c.time.end).max().unwrap_or_default();
-        Column {
+        HeatColumn {
             time: start..end,
             seconds: parts.iter().map(|c| c.seconds).sum(),
             runs: runs.0.into(),
@@ -83,7 +83,7 @@ impl Column {
 
     /// The memory that it occupies, in bytes; a queue of columns may have room for as many again.
     fn bytes(&self) -> usize {
-        size_of_val(&*self.runs) + 2 * size_of::<Column>() + ALLOCATION_BYTES
+        size_of_val(&*self.runs) + 2 * size_of::<HeatColumn>() + ALLOCATION_BYTES
     }
 
     /// The runs from the one that contains `address` on.
@@ -150,9 +150,9 @@ pub enum Retention {
 #[derive(Debug, Default)]
 struct Level {
     /// complete columns, the oldest first
-    columns: VecDeque<Column>,
+    columns: VecDeque<HeatColumn>,
     /// complete columns that wait to be joined
-    waiting: Vec<Column>,
+    waiting: Vec<HeatColumn>,
     /// bytes of `columns` and `waiting`; those that are in both count twice
     bytes: usize,
     /// whether the columns are given up as they come
@@ -161,14 +161,14 @@ struct Level {
 
 impl Level {
     /// Adds a column. If that completes one of the next level, returns it.
-    fn push(&mut self, column: Column, rates: &Rates, max_runs: usize) -> Option<Column> {
+    fn push(&mut self, column: HeatColumn, rates: &Rates, max_runs: usize) -> Option<HeatColumn> {
         self.bytes += column.bytes();
         self.waiting.push(column.clone());
         self.keep(column);
         if self.waiting.len() < FAN { None } else { self.join(rates, max_runs) }
     }
 
-    fn keep(&mut self, column: Column) {
+    fn keep(&mut self, column: HeatColumn) {
         if !self.dropped {
             self.bytes += column.bytes();
             self.columns.push_back(column);
@@ -176,9 +176,9 @@ impl Level {
     }
 
     /// One column for those that wait; `None` if there are none.
-    fn join(&mut self, rates: &Rates, max_runs: usize) -> Option<Column> {
+    fn join(&mut self, rates: &Rates, max_runs: usize) -> Option<HeatColumn> {
         let joined =
-            (!self.waiting.is_empty()).then(|| Column::join(&self.waiting, rates, max_runs));
+            (!self.waiting.is_empty()).then(|| HeatColumn::join(&self.waiting, rates, max_runs));
         self.bytes -= self.waiting.drain(..).map(|c| c.bytes()).sum::<usize>();
         joined
     }
@@ -212,7 +212,7 @@ impl Pyramid {
     }
 
     /// Adds the next column. Columns that are joined have at most `max_runs` runs.
-    pub fn push(&mut self, column: Column, rates: &Rates, max_runs: usize) {
+    pub fn push(&mut self, column: HeatColumn, rates: &Rates, max_runs: usize) {
         let mut next = Some(column);
         for level in &mut self.levels {
             let Some(column) = next else { return };
@@ -222,7 +222,7 @@ impl Pyramid {
 
     /// Completes columns that stand for fewer than four, because nothing follows.
     pub fn finish(&mut self, rates: &Rates, max_runs: usize) {
-        let mut rest: Option<Column> = None;
+        let mut rest: Option<HeatColumn> = None;
         for level in &mut self.levels {
             let complete = rest.take().and_then(|column| level.push(column, rates, max_runs));
             rest = complete.or_else(|| level.join(rates, max_runs));
@@ -255,8 +255,8 @@ impl Pyramid {
     /// The columns that describe `time` best if a pixel is as wide as `pixel`. They are of the coarsest level
     /// whose columns are not wider, or of coarser ones where that has none. Newer than those are the columns that
     /// wait for others.
-    pub fn columns(&self, time: &Range<Duration>, pixel: Duration) -> Vec<&Column> {
-        let length = |c: &Column| c.time.end.saturating_sub(c.time.start);
+    pub fn columns(&self, time: &Range<Duration>, pixel: Duration) -> Vec<&HeatColumn> {
+        let length = |c: &HeatColumn| c.time.end.saturating_sub(c.time.start);
         // The last column of a record may stand for fewer than the others.
         let wide = |level: &Level| {
             let ends = [level.columns.front(), level.columns.back()];
@@ -312,7 +312,7 @@ pub struct Segment {
 /// Draws columns: `width` cells of time by `height` cells of address, a byte each, column by column.
 #[must_use]
 pub fn draw<'a>(
-    columns: impl IntoIterator<Item = &'a Column>,
+    columns: impl IntoIterator<Item = &'a HeatColumn>,
     time: &Range<Duration>,
     segments: &[Segment],
     (width, height): (usize, usize),
@@ -320,7 +320,7 @@ pub fn draw<'a>(
 ) -> Vec<u8> {
     let mut cells = vec![NO_DATA; width * height];
     // Of pixels that a column does not fill: several columns may share them.
-    let mut shared: BTreeMap<usize, Vec<Sum>> = BTreeMap::new();
+    let mut shared: BTreeMap<usize, Vec<CellSum>> = BTreeMap::new();
     let mut now = vec![CellState::UNMAPPED; height];
     let mut bytes = vec![NO_DATA; height];
     let pixel = (time.end.saturating_sub(time.start)).as_secs_f64() / width as f64;
@@ -342,7 +342,7 @@ pub fn draw<'a>(
                 cells[x * height..(x + 1) * height].copy_from_slice(&bytes);
                 continue;
             }
-            let sums = shared.entry(x).or_insert_with(|| vec![Sum::default(); height]);
+            let sums = shared.entry(x).or_insert_with(|| vec![CellSum::default(); height]);
             for (sum, state) in sums.iter_mut().zip(&now) {
                 sum.add(rates, *state, (share * pixel) as f32);
             }
@@ -350,7 +350,7 @@ pub fn draw<'a>(
     }
     for (x, sums) in &shared {
         // Neighbours are often equal, and the level of a rate takes a logarithm.
-        let mut last = (Sum::default(), CellState::UNMAPPED.byte());
+        let mut last = (CellSum::default(), CellState::UNMAPPED.byte());
         for (cell, sum) in cells[x * height..(x + 1) * height].iter_mut().zip(sums) {
             if *sum != last.0 {
                 last = (*sum, sum.state().byte());
@@ -365,7 +365,7 @@ pub fn draw<'a>(
 pub const NO_DATA: u8 = 3;
 
 /// Sets the rows of a segment to the hottest state in their addresses.
-fn fill(now: &mut [CellState], column: &Column, s: &Segment) {
+fn fill(now: &mut [CellState], column: &HeatColumn, s: &Segment) {
     let scale = (s.rows.1 - s.rows.0) / s.range.len().max(1) as f64;
     let row = |addr: u64| {
         s.rows.0 + (addr.clamp(s.range.start, s.range.end) - s.range.start) as f64 * scale

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use isotherm_core::{Pages, Rate, RateSupport, RegionView, TargetId};
+use isotherm_core::{Rate, RateSupport, RegionView, TargetId, UnknownPages};
 use proptest::prelude::*;
 
 use super::*;
@@ -19,16 +19,16 @@ fn region(start: u64, end: u64, hz: f32) -> RegionView {
         rate: Rate { hz, low: hz, high: hz },
         touched_bp: 10_000,
         resident_bp: 10_000,
-        unknown_bp: Pages::default(),
+        unknown_bp: UnknownPages::default(),
         support: Some(RateSupport::MEASURED),
     }
 }
 
-fn column(at: u64, regions: &[(u64, u64, f32)]) -> Column {
+fn column(at: u64, regions: &[(u64, u64, f32)]) -> HeatColumn {
     column_of(at, regions.iter().map(|&(a, b, hz)| region(a, b, hz)).collect())
 }
 
-fn column_of(at: u64, regions: Vec<RegionView>) -> Column {
+fn column_of(at: u64, regions: Vec<RegionView>) -> HeatColumn {
     let view = TargetView {
         id: TargetId(0),
         ran: None,
@@ -38,7 +38,7 @@ fn column_of(at: u64, regions: Vec<RegionView>) -> Column {
         regions,
         ages: None,
     };
-    Column::of(&view, seconds(at)..seconds(at + 1))
+    HeatColumn::of(&view, seconds(at)..seconds(at + 1))
 }
 
 fn whole(from: u64, to: u64, rows: f64) -> Segment {
@@ -209,13 +209,13 @@ fn a_column_has_a_limit_and_merging_paints_no_gap() {
 proptest! {
     #[test]
     fn joined_columns_cover_what_their_parts_cover(cuts in prop::collection::vec(prop::collection::btree_set(0u64..200, 2..20), 1..5)) {
-        let parts: Vec<Column> = cuts.iter().enumerate().map(|(i, cuts)| {
+        let parts: Vec<HeatColumn> = cuts.iter().enumerate().map(|(i, cuts)| {
             let cuts: Vec<u64> = cuts.iter().copied().collect();
             let regions: Vec<_> = cuts.chunks_exact(2).map(|c| (c[0], c[1], c[0] as f32)).collect();
             column(i as u64, &regions)
         }).collect();
-        let all = Column::join(&parts, &Rates::default(), MAX_RUNS);
-        let at = |c: &Column, page: u64| {
+        let all = HeatColumn::join(&parts, &Rates::default(), MAX_RUNS);
+        let at = |c: &HeatColumn, page: u64| {
             let mut found = false;
             c.each(&AddrRange::new(page * PAGE, (page + 1) * PAGE), |_, _| found = true);
             found

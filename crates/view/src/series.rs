@@ -6,7 +6,7 @@ use isotherm_core::HeatBytes;
 use serde::Serialize;
 
 /// The first length of a part.
-const FIRST: Duration = Duration::from_millis(100);
+const FIRST_PART: Duration = Duration::from_millis(100);
 
 /// Means over parts of the time. When there are too many parts, each two become one.
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ impl Series {
     /// A series of at most `most` parts.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Series { every: FIRST, most: most.max(2), parts: Vec::new() }
+        Series { every: FIRST_PART, most: most.max(2), parts: Vec::new() }
     }
 
     /// Adds the memory from `from` to `to`, since the start of the recording.

@@ -11,7 +11,8 @@ use isotherm_core::{
 };
 use isotherm_record::{Event, RecordingHeader, TargetInfo};
 use isotherm_report::{
-    Canvas, Cells, Extent, Filter, Grid, Options, Shape, each_piece, mapping_name, short_name,
+    Canvas, Cells, Extent, Grid, GridSize, Options, RecordFilter, each_piece, mapping_name,
+    short_name,
 };
 use serde::Serialize;
 
@@ -68,7 +69,7 @@ pub struct MappingFigures {
 
 /// The cost of watching as shares of a CPU, over ten seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct CostShares {
+pub struct MonitorCost {
     /// CPU time of the monitor
     pub looking: f64,
     /// CPU time that the processes lose
@@ -363,14 +364,15 @@ impl View {
         range: Option<AddrRange>,
         rows: usize,
     ) -> Vec<Area> {
-        let filter = Filter { addr: range, targets: Some([target].into()), ..Filter::default() };
+        let filter =
+            RecordFilter { addr: range, targets: Some([target].into()), ..RecordFilter::default() };
         let mut options = Options::default();
         options.filter = filter;
         (options.thresholds, options.missing) = (self.thresholds(), self.missing());
         let mut extent = Extent::new(options);
         extent.push(&at.snapshot);
         let max_panels = (rows / 8).clamp(1, 8);
-        let shape = Shape { columns: 1, rows, title_rows: 2, min_rows: 2, max_panels, step: 2 };
+        let shape = GridSize { columns: 1, rows, title_rows: 2, min_rows: 2, max_panels, step: 2 };
         let Ok(grid) = Grid::new(extent, &shape) else { return Vec::new() };
         let area = |panel: isotherm_report::Panel| Area {
             range: panel.range,
@@ -412,13 +414,13 @@ impl View {
 
     /// The cost of watching up to a moment.
     #[must_use]
-    pub fn cost(&self, at: &Moment) -> CostShares {
+    pub fn cost(&self, at: &Moment) -> MonitorCost {
         let (recent, seconds) = self.recent(at);
         let share = |of: fn(&Snapshot) -> Duration| {
             let times = recent.iter().map(|m| of(&m.snapshot));
             share_of_cpu(times.fold(Duration::ZERO, Duration::saturating_add), seconds)
         };
-        CostShares { looking: share(|s| s.cost.cpu), lost: share(|s| s.cost.lost) }
+        MonitorCost { looking: share(|s| s.cost.cpu), lost: share(|s| s.cost.lost) }
     }
 
     /// The moments over which rates are means, and their duration in seconds.

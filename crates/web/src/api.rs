@@ -23,7 +23,7 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::io::ReaderStream;
 
 use crate::guard::{Admitted, Guard, HEADERS, Pass, Refused};
-use crate::source::{PointQuery, Source, SourceError, SpanQuery, TileQuery};
+use crate::source::{PageSource, PointQuery, SourceError, SpanQuery, TileQuery};
 
 /// Minimum time between two events of a client.
 const EVENT_EVERY: Duration = Duration::from_millis(250);
@@ -33,7 +33,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// The shared state of all requests.
 pub struct Shared {
     /// the recordings of the page
-    pub sources: Vec<Arc<Source>>,
+    pub sources: Vec<Arc<PageSource>>,
     /// a number that changes when a source does
     pub changes: watch::Receiver<u64>,
     /// the access control
@@ -142,7 +142,7 @@ impl From<SourceError> for Failure {
 
 type Answer<T> = Result<T, Failure>;
 
-fn source_of(shared: &Shared, number: usize) -> Answer<Arc<Source>> {
+fn source_of(shared: &Shared, number: usize) -> Answer<Arc<PageSource>> {
     let none = || Failure(StatusCode::NOT_FOUND, "there is no source of this number".to_owned());
     shared.sources.get(number).map(Arc::clone).ok_or_else(none)
 }
@@ -151,7 +151,7 @@ fn source_of(shared: &Shared, number: usize) -> Answer<Arc<Source>> {
 async fn with<T: Send + 'static>(
     shared: Arc<Shared>,
     source: usize,
-    ask: impl FnOnce(&Source) -> Result<T, SourceError> + Send + 'static,
+    ask: impl FnOnce(&PageSource) -> Result<T, SourceError> + Send + 'static,
 ) -> Answer<T> {
     let source = source_of(&shared, source)?;
     // To hand a short answer to another thread would cost more CPU time than the answer.
@@ -163,8 +163,8 @@ async fn with<T: Send + 'static>(
 
 /// Asks on another thread, so that other requests need not wait.
 async fn elsewhere<T: Send + 'static>(
-    source: Arc<Source>,
-    ask: impl FnOnce(&Source) -> Result<T, SourceError> + Send + 'static,
+    source: Arc<PageSource>,
+    ask: impl FnOnce(&PageSource) -> Result<T, SourceError> + Send + 'static,
 ) -> Answer<T> {
     let asked = tokio::task::spawn_blocking(move || ask(&source)).await;
     let failed = |_| {
@@ -177,7 +177,7 @@ async fn elsewhere<T: Send + 'static>(
 async fn heavy<T: Send + 'static>(
     shared: Arc<Shared>,
     source: usize,
-    ask: impl FnOnce(&Source) -> Result<T, SourceError> + Send + 'static,
+    ask: impl FnOnce(&PageSource) -> Result<T, SourceError> + Send + 'static,
 ) -> Answer<T> {
     let source = source_of(&shared, source)?;
     let permit = Arc::clone(&shared.heavy).acquire_owned().await;
@@ -306,7 +306,7 @@ async fn ages(
 }
 
 async fn marks(State(shared): State<Arc<Shared>>, Path(n): Number) -> Answer<impl IntoResponse> {
-    let all = |source: &Source| Ok(source.index().marks().cloned().collect::<Vec<_>>());
+    let all = |source: &PageSource| Ok(source.index().marks().cloned().collect::<Vec<_>>());
     Ok(Json(with(shared, n, all).await?))
 }
 

@@ -26,12 +26,12 @@ pub use live::{WatchOptions, watch};
 pub use record::{RecordInput, load as load_record, show};
 pub use server::{ListenOptions, Server, ServerError};
 pub use service::follow;
-pub use source::{Source, SourceError, SourceKind};
+pub use source::{PageSource, SourceError, SourceKind};
 
 use std::time::Duration;
 
 use isotherm_core::Thresholds;
-use isotherm_view::index::Limits;
+use isotherm_view::index::IndexLimits;
 use isotherm_view::pyramid::Retention;
 
 /// Memory for the heat over time of a record, in bytes.
@@ -53,15 +53,15 @@ pub struct WebOptions {
 
 /// The limits of a live view.
 #[must_use]
-pub fn live_limits(thresholds: Thresholds) -> Limits {
+pub fn live_limits(thresholds: Thresholds) -> IndexLimits {
     let retention = Retention::Newest;
-    Limits { retention, memory: LIVE_MEMORY, ring: LIVE_RING, bridge: false, thresholds }
+    IndexLimits { retention, memory: LIVE_MEMORY, ring: LIVE_RING, bridge: false, thresholds }
 }
 
 /// The limits of the view of a record.
-fn record_limits(thresholds: Thresholds) -> Limits {
+fn record_limits(thresholds: Thresholds) -> IndexLimits {
     let retention = Retention::Evenly;
-    Limits { retention, memory: RECORD_MEMORY, ring: 0, bridge: false, thresholds }
+    IndexLimits { retention, memory: RECORD_MEMORY, ring: 0, bridge: false, thresholds }
 }
 
 /// Prints where the page is.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use isotherm::control::{Answer, Request};
+use isotherm::control::{Request, Response};
 use isotherm::follow::{Follower, Selection, StartedCommand, resolve};
 use isotherm::record::{facts, sweep};
 use isotherm::session::{
-    End, EventReceiver, EventSender, Job, JobContext, Progress, Session, SessionError, events,
+    EventReceiver, EventSender, Job, JobContext, Progress, Session, SessionEnd, SessionError,
+    events,
 };
 use isotherm::stop::Stop;
 use isotherm::watch::{AttrsFor, LookBy, WatchedMemory, open};
@@ -21,7 +22,7 @@ use tokio::sync::watch as newest;
 use tracing::info;
 
 use crate::server::Server;
-use crate::source::{Source, SourceKind};
+use crate::source::{PageSource, SourceKind};
 use crate::{WebOptions, announce, farewell, live_limits};
 
 /// Maximum number of regions that wait for the index, of about 100 bytes each. Beyond it, the page misses the newest.
@@ -60,7 +61,7 @@ pub fn watch(
     follower.attach_all(ready.hold(), &live.targets)?;
     let program = resolve(&live.targets.command)?;
     let index = Index::new(live_limits(options.thresholds));
-    let source = Arc::new(Source::new(SourceKind::Live, "live".to_owned(), None, index));
+    let source = Arc::new(PageSource::new(SourceKind::Live, "live".to_owned(), None, index));
     let (changes, changed) = newest::channel(0);
     let server = Server::start(&options.listen, vec![Arc::clone(&source)], changed)?;
     let facts = facts(attrs, seed, ready.describe());
@@ -85,7 +86,7 @@ pub fn watch(
     let ended = session.run(job, &stop)?;
     session.stop()?;
     session.state().status.clear();
-    if ended == End::TargetsGone {
+    if ended == SessionEnd::TargetsGone {
         source.end("the watched processes have ended");
         changes.send_modify(|n| *n += 1);
         info!("the watched processes have ended: the page stays until Ctrl-C");
@@ -131,19 +132,23 @@ impl Job for WebJob {
         &mut self,
         on: &mut JobContext<'_>,
         s: &Arc<Snapshot>,
-    ) -> Result<ControlFlow<End>, SessionError> {
+    ) -> Result<ControlFlow<SessionEnd>, SessionError> {
         on.state.status.show(s, String::new);
         let _ = self.send.offer(Event::Snapshot(Arc::clone(s)));
         Ok(ControlFlow::Continue(()))
     }
 
-    fn request(&mut self, _: &mut JobContext<'_>, _: Request) -> Result<Answer<()>, SessionError> {
+    fn request(
+        &mut self,
+        _: &mut JobContext<'_>,
+        _: Request,
+    ) -> Result<Response<()>, SessionError> {
         Err(SessionError::NoRequests)
     }
 }
 
 /// Adds events to the index as they come.
-fn keep(receive: &EventReceiver<Event>, source: &Source, changes: &newest::Sender<u64>) {
+fn keep(receive: &EventReceiver<Event>, source: &PageSource, changes: &newest::Sender<u64>) {
     while let Some(event) = receive.next() {
         let is_snapshot = matches!(event, Event::Snapshot(_));
         source.change().push(event);

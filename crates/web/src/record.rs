@@ -15,12 +15,12 @@ use isotherm_core::Nanos;
 use isotherm_linux::sys;
 use isotherm_record::{Event, ReadError, Reader};
 use isotherm_view::Index;
-use isotherm_view::index::{Limits, SchemeMark};
+use isotherm_view::index::{IndexLimits, SchemeMark};
 use tokio::sync::watch;
 use tracing::error;
 
 use crate::server::Server;
-use crate::source::{Source, SourceKind, ms};
+use crate::source::{PageSource, SourceKind, ms};
 use crate::{WebOptions, announce, farewell, record_limits};
 
 /// A record of more bytes is first shown by a sample of about as many.
@@ -49,9 +49,9 @@ pub fn show(inputs: &[RecordInput], logs: &[PathBuf], options: &WebOptions) -> R
     let source = |input: &RecordInput| {
         let name = input.path.display().to_string();
         let record = Some((input.path.clone(), input.skip_damaged));
-        Arc::new(Source::new(SourceKind::Record, name, record, Index::new(limits)))
+        Arc::new(PageSource::new(SourceKind::Record, name, record, Index::new(limits)))
     };
-    let sources: Vec<Arc<Source>> = inputs.iter().map(source).collect();
+    let sources: Vec<Arc<PageSource>> = inputs.iter().map(source).collect();
     for source in &sources {
         // A wrong path is reported at once, and before a browser is opened.
         let mut reader = source.open()?;
@@ -88,15 +88,15 @@ fn open(log: &Path) -> Result<File> {
 /// # Errors
 /// If the record cannot be read. One that breaks off is read up to there, and its source has a note, also about logs.
 pub fn load(
-    source: &Source,
+    source: &PageSource,
     logs: &[PathBuf],
-    limits: Limits,
+    limits: IndexLimits,
     changes: &watch::Sender<u64>,
 ) -> Result<(), ReadError> {
     let bytes = source.bytes();
     if bytes > 2 * SAMPLE_BYTES {
         let reader = source.open()?.sampled(bytes.div_ceil(SAMPLE_BYTES));
-        let mut sample = Index::new(Limits { bridge: true, ..limits });
+        let mut sample = Index::new(IndexLimits { bridge: true, ..limits });
         read(reader, &mut sample, |_, _, _| {})?;
         *source.change() = sample;
         changes.send_modify(|n| *n += 1);

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use isotherm_core::{Nanos, Snapshot};
-use isotherm_record::{Event, Mark, ReadError, Reader};
+use isotherm_record::{Event, FramePosition, ReadError, Reader};
 
 /// Maximum number of marks, and of their bytes. Beyond it, every second one is dropped.
 const MAX_MARKS: usize = 8192;
 const MAX_MARK_BYTES: usize = 64 << 20;
 /// Maximum number of regions in memory, of snapshots that were read recently.
-const MAX_REGIONS: usize = 400_000;
+const MAX_READ_REGIONS: usize = 400_000;
 
 /// Marks of a record, in order of time, and the snapshots that were read last.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Seeker {
 
 impl Default for Seeker {
     fn default() -> Self {
-        Seeker::new(MAX_MARK_BYTES, MAX_REGIONS)
+        Seeker::new(MAX_MARK_BYTES, MAX_READ_REGIONS)
     }
 }
 
@@ -47,7 +47,7 @@ struct Place {
     end: Nanos,
     /// regions of all snapshots before it
     regions: usize,
-    mark: Arc<Mark>,
+    mark: Arc<FramePosition>,
 }
 
 /// The snapshots from one mark to the next, or some of them.
@@ -66,7 +66,7 @@ impl Part {
 
 impl Marks {
     /// Adds a mark that comes after all others.
-    fn add(&mut self, end: Nanos, mark: Mark) {
+    fn add(&mut self, end: Nanos, mark: FramePosition) {
         self.seen += 1;
         if !self.seen.is_multiple_of(self.one_in) {
             return;
@@ -92,7 +92,7 @@ impl Marks {
     }
 
     /// The time from the mark at or before `at` to the next one, and that mark: `None` before all of them.
-    fn around(&self, at: Nanos) -> (Range<Nanos>, Option<Arc<Mark>>) {
+    fn around(&self, at: Nanos) -> (Range<Nanos>, Option<Arc<FramePosition>>) {
         let next = self.until(at);
         let to = self.all.get(next).map_or(Nanos(u64::MAX), |place| place.end);
         match next.checked_sub(1).and_then(|i| self.all.get(i)) {
@@ -111,7 +111,7 @@ impl Seeker {
 
     /// Adds a mark that comes after all others; `end` is the end of the snapshot before it, and `regions` the number of
     /// regions of all snapshots before it.
-    pub fn add(&self, end: Nanos, regions: usize, mark: Mark) {
+    pub fn add(&self, end: Nanos, regions: usize, mark: FramePosition) {
         let mut marks = self.marks();
         marks.regions = regions;
         if marks.all.last().is_none_or(|last| last.end < end) {
@@ -314,13 +314,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r");
         write(&path, 600);
-        let all = read(&path, MAX_MARK_BYTES, MAX_REGIONS);
+        let all = read(&path, MAX_MARK_BYTES, MAX_READ_REGIONS);
         let bytes = all.marks().bytes;
         assert!(all.marks().all.len() > 20, "{}", all.marks().all.len());
-        let few = read(&path, bytes / 3, MAX_REGIONS);
+        let few = read(&path, bytes / 3, MAX_READ_REGIONS);
         assert!(few.marks().bytes <= bytes / 3, "{} of {bytes}", few.marks().bytes);
         assert!(few.marks().all.len() >= 5, "{}", few.marks().all.len());
-        let none = read(&path, 0, MAX_REGIONS);
+        let none = read(&path, 0, MAX_READ_REGIONS);
         assert_eq!(none.marks().all.len(), 0);
         for seeker in [all, few, none] {
             assert_eq!(numbers(&seeker, &path, 700.0, 1000.0), (100..400).collect::<Vec<_>>());
@@ -355,7 +355,7 @@ mod tests {
         let path = dir.path().join("r");
         write(&path, 70);
         // A part may end at the gap, and be cut there.
-        for max_regions in [MAX_REGIONS, REGIONS as usize] {
+        for max_regions in [MAX_READ_REGIONS, REGIONS as usize] {
             let seeker = read(&path, MAX_MARK_BYTES, max_regions);
             for (at, number) in
                 [(0.0, 0), (59.5, 59), (60.0, 59), (300.0, 59), (659.5, 59), (660.0, 60)]

@@ -30,7 +30,7 @@ use tracing::debug;
 
 use crate::api::{Shared, refused_text, router};
 use crate::guard::{Admitted, Guard, Refused};
-use crate::source::Source;
+use crate::source::PageSource;
 use crate::write_timeout::WriteTimeout;
 
 /// Maximum number of connections. A browser uses up to six.
@@ -115,7 +115,7 @@ impl Server {
     /// If it cannot listen, if others could read the connection, or if its thread cannot be restricted.
     pub fn start(
         options: &ListenOptions,
-        sources: Vec<Arc<Source>>,
+        sources: Vec<Arc<PageSource>>,
         changes: watch::Receiver<u64>,
     ) -> Result<Self, ServerError> {
         let reads_files = sources.iter().any(|source| source.is_record());
@@ -125,7 +125,7 @@ impl Server {
     /// Starts it in a thread that is first restricted.
     fn start_restricted(
         options: &ListenOptions,
-        sources: Vec<Arc<Source>>,
+        sources: Vec<Arc<PageSource>>,
         changes: watch::Receiver<u64>,
         restrict: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> Result<Self, ServerError> {

@@ -16,11 +16,11 @@ use isotherm_view::index::SchemeMark;
 use serde_json::{Value, json};
 
 use crate::server::Server;
-use crate::source::{Source, SourceKind, ms};
+use crate::source::{PageSource, SourceKind, ms};
 use crate::{WebOptions, announce, farewell, live_limits};
 
 /// Time between two questions to the service.
-const EVERY: Duration = Duration::from_secs(1);
+const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shows a service until a signal. `control` is its socket; `None`: the default.
 ///
@@ -33,7 +33,7 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
     let index = Index::new(live_limits(options.thresholds));
     let name = control.map_or_else(isotherm::control::default_path, PathBuf::from);
     let source =
-        Arc::new(Source::new(SourceKind::Service, name.display().to_string(), None, index));
+        Arc::new(PageSource::new(SourceKind::Service, name.display().to_string(), None, index));
     let (changes, changed) = tokio::sync::watch::channel(0);
     let server = Server::start(&options.listen, vec![Arc::clone(&source)], changed)?;
     announce(&server);
@@ -44,7 +44,7 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
         let answered = status.map_err(Into::into).and_then(|answer| service.take(&answer));
         source.note(&answered.err().map_or_else(String::new, |e| chain(e.as_ref())));
         changes.send_modify(|n| *n += 1);
-        stop.until(sys::monotonic() + EVERY)?.wait();
+        stop.until(sys::monotonic() + REQUEST_INTERVAL)?.wait();
         status = ask(control, &Request::Status);
     }
     farewell(&server);
@@ -54,7 +54,7 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
 /// The state of a service.
 struct Service<'a> {
     control: Option<&'a Path>,
-    source: &'a Source,
+    source: &'a PageSource,
     /// its start
     run: Option<u64>,
     /// its last snapshot
@@ -64,7 +64,7 @@ struct Service<'a> {
 }
 
 impl<'a> Service<'a> {
-    fn new(control: Option<&'a Path>, source: &'a Source, run: Option<u64>) -> Self {
+    fn new(control: Option<&'a Path>, source: &'a PageSource, run: Option<u64>) -> Self {
         Service { control, source, run, last: None, done: BTreeMap::new() }
     }
 
@@ -102,7 +102,7 @@ impl<'a> Service<'a> {
     /// Adds what a status reports of memory.
     fn totals(&self, status: &Value, now: Nanos) {
         let saved = status["total"]["saved"].as_u64().unwrap_or(0);
-        self.source.change().total(now..now + EVERY, &heat(&status["total"]), saved);
+        self.source.change().total(now..now + REQUEST_INTERVAL, &heat(&status["total"]), saved);
         self.source.set_rows(Some(rows(status)));
     }
 }
@@ -173,7 +173,7 @@ mod fake_service;
 
 #[cfg(test)]
 mod tests {
-    use isotherm::control::Answer;
+    use isotherm::control::Response;
     use isotherm::session::History;
     use isotherm_core::Thresholds;
     use isotherm_record::Event;
@@ -192,12 +192,12 @@ mod tests {
         let socket = dir.path().join("socket");
         let mut refuses = true;
         let answer = move |_| match std::mem::replace(&mut refuses, false) {
-            true => Answer::refused("there are no regions".to_owned()),
-            false => Answer::done(),
+            true => Response::refused("there are no regions".to_owned()),
+            false => Response::done(),
         };
         fake_service::serve(&socket, answer).unwrap();
         let index = Index::new(live_limits(Thresholds::default()));
-        let source = Source::new(SourceKind::Service, "service".to_owned(), None, index);
+        let source = PageSource::new(SourceKind::Service, "service".to_owned(), None, index);
         let mut service = Service::new(Some(&socket), &source, None);
         let status = json!({ "targets": [{ "pid": 7, "comm": "a", "cgroup": "/a", "hot": 1 }] });
         let answer = json!({ "status": status });
@@ -208,9 +208,9 @@ mod tests {
     }
 
     /// Answers of a service whose snapshots are of 250 ms, four more of them at each question.
-    fn four_a_second(request: &Request, history: &mut History, seq: &mut u64) -> Answer<Value> {
+    fn four_a_second(request: &Request, history: &mut History, seq: &mut u64) -> Response<Value> {
         if let Request::Snapshot { from: Some(from), .. } = request {
-            return Answer::snapshot(history.since(Nanos(*from)).unwrap());
+            return Response::snapshot(history.since(Nanos(*from)).unwrap());
         }
         for _ in 0..4 {
             let region = scene::region(0, MIB, 10.0);
@@ -219,8 +219,8 @@ mod tests {
             *seq += 1;
         }
         match request {
-            Request::Snapshot { after, .. } => Answer::snapshot(history.last(*after).unwrap()),
-            _ => Answer::done(),
+            Request::Snapshot { after, .. } => Response::snapshot(history.last(*after).unwrap()),
+            _ => Response::done(),
         }
     }
 
@@ -233,7 +233,7 @@ mod tests {
         let answer = move |request| four_a_second(&request, &mut history, &mut seq);
         fake_service::serve(&socket, answer).unwrap();
         let index = Index::new(live_limits(Thresholds::default()));
-        let source = Source::new(SourceKind::Service, "service".to_owned(), None, index);
+        let source = PageSource::new(SourceKind::Service, "service".to_owned(), None, index);
         let mut service = Service::new(Some(&socket), &source, None);
         (0..30).for_each(|_| service.take(&json!({})).unwrap());
         assert_eq!(source.index().counts().0, 1 + 29, "one at first, and one for each question");
@@ -269,15 +269,15 @@ mod tests {
             asked += 1;
             match request {
                 Request::Snapshot { from: Some(from), .. } => {
-                    Answer::snapshot(history.since(Nanos(from)).unwrap())
+                    Response::snapshot(history.since(Nanos(from)).unwrap())
                 }
-                Request::Snapshot { after, .. } => Answer::snapshot(history.last(after).unwrap()),
-                _ => Answer::done(),
+                Request::Snapshot { after, .. } => Response::snapshot(history.last(after).unwrap()),
+                _ => Response::done(),
             }
         };
         fake_service::serve(&socket, answer).unwrap();
         let index = Index::new(live_limits(Thresholds::default()));
-        let source = Source::new(SourceKind::Service, "service".to_owned(), None, index);
+        let source = PageSource::new(SourceKind::Service, "service".to_owned(), None, index);
         let mut service = Service::new(Some(&socket), &source, Some(1));
         let answer = |started: u64| json!({ "status": { "started_ns": started, "seconds": 9.0 } });
         let generation = || serde_json::to_value(source.state()).unwrap()["generation"].clone();

@@ -13,11 +13,12 @@ use isotherm_record::{
     FileEndReason, Limits as RecordLimits, ReadError, Reader, WriteError, Writer,
 };
 use isotherm_report::{
-    Extent, Filter, FilterError, Grid, Options, Picture, RenderError, Shape, heatmap_picture,
+    Extent, FilterError, Grid, GridSize, Options, Picture, RecordFilter, RenderError,
+    heatmap_picture,
 };
 use isotherm_view::axis::{Axis, label};
 use isotherm_view::index::{TargetFigures, time};
-use isotherm_view::pyramid::{Column, draw};
+use isotherm_view::pyramid::{HeatColumn, draw};
 use isotherm_view::series::SeriesFigures;
 use isotherm_view::{By, Index, Key, Moment};
 use serde::Serialize;
@@ -78,7 +79,7 @@ pub enum SourceError {
 }
 
 /// A recording that a page shows.
-pub struct Source {
+pub struct PageSource {
     kind: SourceKind,
     name: String,
     record: Option<(PathBuf, bool)>,
@@ -160,7 +161,7 @@ impl SpanQuery {
 
 /// The memory at a point.
 #[derive(Debug, Serialize)]
-pub struct Point {
+pub struct HeatPoint {
     from_ms: f64,
     to_ms: f64,
     address: String,
@@ -223,7 +224,7 @@ pub struct AgesFigures {
     untouched: u32,
 }
 
-impl Source {
+impl PageSource {
     /// A source without data. A record has a path, and skips damage if it should.
     #[must_use]
     pub fn new(
@@ -232,7 +233,7 @@ impl Source {
         record: Option<(PathBuf, bool)>,
         index: Index,
     ) -> Self {
-        Source {
+        PageSource {
             kind,
             name,
             record,
@@ -386,7 +387,7 @@ impl Source {
         self.each(&exact, |s| {
             let view = s.targets.iter().find(|view| view.id == id);
             let time = s.start.since(start)..s.end.since(start);
-            columns.extend(view.map(|view| Column::of(view, time)));
+            columns.extend(view.map(|view| HeatColumn::of(view, time)));
             true
         })?;
         Ok(draw(&columns, &span, &segments, size, self.index().rates()))
@@ -432,7 +433,7 @@ impl Source {
         index.at(ms).min(last)
     }
 
-    /// The address of a byte of the axis of this version, or of the one that [`Source::axis`] returned last.
+    /// The address of a byte of the axis of this version, or of the one that [`PageSource::axis`] returned last.
     fn address(&self, q: &PointQuery) -> Result<u64, SourceError> {
         let index = self.index();
         let axis = index.axis(TargetId(q.target)).ok_or(SourceError::NotFound("no such target"))?;
@@ -447,7 +448,7 @@ impl Source {
     ///
     /// # Errors
     /// If there is no such target, its axis has changed, or the record cannot be read.
-    pub fn point(&self, q: &PointQuery) -> Result<Point, SourceError> {
+    pub fn point(&self, q: &PointQuery) -> Result<HeatPoint, SourceError> {
         let id = TargetId(q.target);
         let address = self.address(q)?;
         let s = self.moment(self.within(q.ms))?.snapshot;
@@ -456,7 +457,7 @@ impl Source {
         let view = s.targets.iter().find(|view| view.id == id);
         let mapping = view.and_then(|v| v.mappings.iter().find(|m| m.range.contains(address)));
         let region = |v: &TargetView| v.regions.iter().find(|r| r.range.contains(address)).copied();
-        Ok(Point {
+        Ok(HeatPoint {
             from_ms: ms(s.start.since(start)),
             to_ms: ms(s.end.since(start)),
             address: format!("{address:#x}"),
@@ -539,7 +540,7 @@ impl Source {
         };
         let time = span.start.since(start)..span.end.since(start);
         let targets = q.target.map(|id| [TargetId(id)].into());
-        let filter = Filter { time: Some(time), addr: None, targets };
+        let filter = RecordFilter { time: Some(time), addr: None, targets };
         let mut options = Options::titled(name);
         options.filter = filter;
         options.thresholds = thresholds;
@@ -559,7 +560,7 @@ impl Source {
             true
         })?;
         let Some(first) = first else { return Err(FilterError::Empty.into()) };
-        let mut grid = Grid::new(extent, &Shape::picture())?;
+        let mut grid = Grid::new(extent, &GridSize::picture())?;
         grid.push(&first);
         self.each(&span, |s| {
             grid.push(s);

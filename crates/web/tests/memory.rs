@@ -12,7 +12,7 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, Attribution, Nanos, Snapshot, TargetId, TargetView, Thresholds};
 use isotherm_record::{Event, TargetInfo};
 use isotherm_view::Index;
-use isotherm_view::index::Limits;
+use isotherm_view::index::IndexLimits;
 use isotherm_web::live_limits;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ fn snapshot(seq: u32, targets: impl Iterator<Item = u32>, regions: u64) -> Event
 }
 
 /// The greatest memory that it takes to add events to an index.
-fn most(limits: Limits, events: impl Iterator<Item = Event>) -> (Index, usize) {
+fn most(limits: IndexLimits, events: impl Iterator<Item = Event>) -> (Index, usize) {
     heap::most(|| {
         let mut index = Index::new(limits);
         events.for_each(|event| index.push(event));
@@ -69,7 +69,8 @@ fn a_day_of_300_regions_stays_within_40_mib() {
 
 #[test]
 fn processes_that_come_and_go_stay_within_the_limit() {
-    let limits = Limits { memory: 4 << 20, ring: 4 << 20, ..live_limits(Thresholds::default()) };
+    let limits =
+        IndexLimits { memory: 4 << 20, ring: 4 << 20, ..live_limits(Thresholds::default()) };
     let fact =
         |id| TargetInfo { id: TargetId(id), pid: Some(id), command: format!("process {id}") };
     let attribution = |id: u32, seq: u32| Attribution {
@@ -98,7 +99,8 @@ fn processes_that_come_and_go_stay_within_the_limit() {
 /// Of each process, many columns of 1000 runs wait to be joined.
 #[test]
 fn many_large_processes_stay_within_the_limit() {
-    let limits = Limits { memory: 2 << 20, ring: 2 << 20, ..live_limits(Thresholds::default()) };
+    let limits =
+        IndexLimits { memory: 2 << 20, ring: 2 << 20, ..live_limits(Thresholds::default()) };
     // So many that three columns wait in each of the finer levels.
     let snapshots = 511;
     let (index, _) = most(limits, (0..snapshots).map(|seq| snapshot(seq, 0..25, 1000)));

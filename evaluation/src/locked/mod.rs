@@ -20,12 +20,12 @@ use self::swap::RunSwap;
 pub use self::swap::SwapKind;
 pub use self::table::{bounds, tables};
 use super::beside::Companion;
-use super::folder::{Folder, Outcome, Setup};
+use super::folder::{FolderSettings, ResultsFolder, RunOutcome};
 use super::machine::{HugePages, drop_caches};
 use super::process::last_words;
 use super::stop::Stop;
 use super::watching::Watching;
-use super::workload::{Computation, Kernel, Keys, Length, Postgres, Redis, Workload};
+use super::workload::{Computation, ComputeKernel, Keys, Length, Postgres, Redis, Workload};
 
 /// Limits, in percent of the memory that a program uses.
 const LIMITS: [u64; 3] = [90, 70, 50];
@@ -65,15 +65,15 @@ impl Display for RunConditions {
 
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct LockedRun {
     /// its conditions
     #[serde(flatten)]
     pub conditions: RunConditions,
     /// the results, or the reason for the failure
-    pub outcome: Result<Measured, String>,
+    pub outcome: Result<LockedResults, String>,
 }
 
-impl Outcome for Run {
+impl RunOutcome for LockedRun {
     type Turn<'a> = &'a RunConditions;
     const FILE: &'static str = "locked.jsonl";
 
@@ -88,7 +88,7 @@ impl Outcome for Run {
 
 /// The results of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct LockedResults {
     /// memory that the program uses without a limit, in bytes
     pub used: u64,
     /// work per second
@@ -100,9 +100,9 @@ pub struct Measured {
 }
 
 /// The programs: redis and PostgreSQL, whose load reads hot data, and all data from time to time; and the kernels.
-pub fn programs(setup: &Setup) -> Vec<Box<dyn Workload>> {
+pub fn programs(setup: &FolderSettings) -> Vec<Box<dyn Workload>> {
     let (bytes, rate, seed) = (setup.size << 20, setup.rate, setup.seed);
-    let kernels = NAMES.into_iter().filter_map(Kernel::find);
+    let kernels = NAMES.into_iter().filter_map(ComputeKernel::find);
     let kernels = kernels
         .map(|kernel| Box::new(Computation { kernel, bytes, twin: false }) as Box<dyn Workload>);
     let servers: [Box<dyn Workload>; 2] = [
@@ -115,9 +115,9 @@ pub fn programs(setup: &Setup) -> Vec<Box<dyn Workload>> {
 /// Runs everything that is not in `folder` yet. Notes each result or failure there at once, and continues. It ends if the advice of a program cannot be made.
 pub fn run_all(
     programs: &[Box<dyn Workload>],
-    setup: &Setup,
+    setup: &FolderSettings,
     times: u32,
-    folder: &mut Folder<Run>,
+    folder: &mut ResultsFolder<LockedRun>,
     stop: &Stop,
 ) -> Result<()> {
     let (lead_in, measured) =
@@ -139,7 +139,8 @@ pub fn run_all(
                     let outcome =
                         run(&**program, &conditions, &advice, length, folder.path(), stop);
                     stop.check()?;
-                    let run = Run { conditions, outcome: outcome.map_err(|e| format!("{e:#}")) };
+                    let run =
+                        LockedRun { conditions, outcome: outcome.map_err(|e| format!("{e:#}")) };
                     eprintln!("{}", serde_json::to_string(&run)?);
                     folder.add(run)?;
                 }
@@ -194,7 +195,7 @@ fn run(
     length: Length,
     folder: &Path,
     stop: &Stop,
-) -> Result<Measured> {
+) -> Result<LockedResults> {
     let _huge = HugePages::set(Path::new("/"), false)?;
     let _swap = RunSwap::start(turn.swap, program.memory() * 2 + SPARE, folder)?;
     drop_caches()?;
@@ -216,5 +217,5 @@ fn run(
     let stat = group.group().memory_stat()?;
     watching.map_or(Ok(()), Watching::end)?;
     let faults = stat.major_faults.saturating_sub(before) as f64 / length.measured.as_secs_f64();
-    Ok(Measured { used: advice.used, rate, faults, locked_bytes: stat.unevictable })
+    Ok(LockedResults { used: advice.used, rate, faults, locked_bytes: stat.unevictable })
 }

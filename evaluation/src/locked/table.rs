@@ -2,9 +2,9 @@
 
 use isotherm_bench::bootstrap::middle;
 
-use super::{LIMITS, Measured, Run, RunConditions, SwapKind};
+use super::{LIMITS, LockedResults, LockedRun, RunConditions, SwapKind};
 use crate::statistics::mean;
-use crate::table::{Table, number};
+use crate::table::{TextTable, number};
 use crate::verdict::Verdict;
 
 /// In the mails: at best, and on average.
@@ -17,17 +17,17 @@ struct Cell<'a> {
     program: &'a str,
     swap: SwapKind,
     limit: u64,
-    runs: Vec<&'a Run>,
+    runs: Vec<&'a LockedRun>,
 }
 
 impl<'a> Cell<'a> {
-    fn median(&self, locked: bool, of: impl Fn(&Measured) -> f64) -> Option<f64> {
+    fn median(&self, locked: bool, of: impl Fn(&LockedResults) -> f64) -> Option<f64> {
         let own = self.runs.iter().filter(|run| run.conditions.locked == locked);
         middle(own.filter_map(|run| run.outcome.as_ref().ok().map(&of)).collect())
     }
 
     /// Each run without locks, and the run next to it with locks; `None` if that has failed.
-    fn pairs(&self) -> impl Iterator<Item = (&'a Measured, Option<&'a Measured>)> {
+    fn pairs(&self) -> impl Iterator<Item = (&'a LockedResults, Option<&'a LockedResults>)> {
         self.runs.iter().filter(|run| run.conditions.locked).filter_map(|run| {
             let base = RunConditions { locked: false, ..run.conditions.clone() };
             let base = self.runs.iter().find(|other| other.conditions == base)?;
@@ -50,13 +50,13 @@ impl<'a> Cell<'a> {
     /// Major faults for the same work, in percent of those without locks. They hardly depend on the speed of the
     /// machine.
     fn faults_left(&self) -> Option<f64> {
-        let of = |run: &Measured| run.faults / run.rate;
+        let of = |run: &LockedResults| run.faults / run.rate;
         let pairs = self.pairs().filter(|(base, _)| of(base) > 0.0);
         middle(pairs.filter_map(|(base, own)| Some(100.0 * of(own?) / of(base))).collect())
     }
 }
 
-fn cells<'a>(runs: &[&'a Run]) -> Vec<Cell<'a>> {
+fn cells<'a>(runs: &[&'a LockedRun]) -> Vec<Cell<'a>> {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {
         if !names.contains(&run.conditions.program.as_str()) {
@@ -65,7 +65,7 @@ fn cells<'a>(runs: &[&'a Run]) -> Vec<Cell<'a>> {
     }
     let kinds = || SwapKind::ALL.into_iter().flat_map(|swap| LIMITS.map(|limit| (swap, limit)));
     let cell = |program, (swap, limit)| {
-        let is_own = |run: &&&Run| {
+        let is_own = |run: &&&LockedRun| {
             let of = &run.conditions;
             of.program == program && (of.swap, of.limit) == (swap, limit)
         };
@@ -75,7 +75,7 @@ fn cells<'a>(runs: &[&'a Run]) -> Vec<Cell<'a>> {
 }
 
 /// How many times as fast each program is, and each run in detail.
-pub fn tables(runs: &[&Run]) -> Vec<Table> {
+pub fn tables(runs: &[&LockedRun]) -> Vec<TextTable> {
     let cells = cells(runs);
     let heads = SwapKind::ALL.into_iter().flat_map(|s| LIMITS.map(|l| format!("{s}, {l} %")));
     let head = ["program".to_owned()].into_iter().chain(heads).chain(["mean".to_owned()]);
@@ -86,7 +86,7 @@ pub fn tables(runs: &[&Run]) -> Vec<Table> {
         let numbers = speedups.into_iter().chain([mean(&all)]).map(|n| number(n, 2));
         [name].into_iter().chain(numbers).collect()
     });
-    let overview = Table {
+    let overview = TextTable {
         title: "times as fast with hot memory locked, by swap and limit".to_owned(),
         head: head.collect(),
         rows: rows.collect(),
@@ -116,7 +116,7 @@ pub fn tables(runs: &[&Run]) -> Vec<Table> {
             number(cell.speedup(), 2),
         ]
     });
-    let details = Table {
+    let details = TextTable {
         title: "each program".to_owned(),
         head: head.map(str::to_owned).to_vec(),
         rows: rows.collect(),
@@ -126,7 +126,7 @@ pub fn tables(runs: &[&Run]) -> Vec<Table> {
 
 /// The bounds. The average is over the programs, however many cells each has. A repetition that fails only with locks
 /// breaks the last bound, whatever the median over repetitions is.
-pub fn bounds(runs: &[&Run]) -> [Verdict; 3] {
+pub fn bounds(runs: &[&LockedRun]) -> [Verdict; 3] {
     let cells = cells(runs);
     let of_program = cells.chunk_by(|a, b| a.program == b.program);
     let of_program = of_program.map(|own| own.iter().filter_map(Cell::speedup).collect::<Vec<_>>());
@@ -154,7 +154,7 @@ pub fn bounds(runs: &[&Run]) -> [Verdict; 3] {
 mod tests {
     use super::*;
 
-    fn run(program: &str, limit: u64, repetition: u32, locked: bool, rate: f64) -> Run {
+    fn run(program: &str, limit: u64, repetition: u32, locked: bool, rate: f64) -> LockedRun {
         let conditions = RunConditions {
             program: program.to_owned(),
             swap: SwapKind::Zram,
@@ -162,17 +162,17 @@ mod tests {
             repetition,
             locked,
         };
-        let outcome = Ok(Measured { used: 1 << 20, rate, faults: 10.0, locked_bytes: 0 });
-        Run { conditions, outcome }
+        let outcome = Ok(LockedResults { used: 1 << 20, rate, faults: 10.0, locked_bytes: 0 });
+        LockedRun { conditions, outcome }
     }
 
-    fn failed(run: Run) -> Run {
-        Run { outcome: Err("it was killed".to_owned()), ..run }
+    fn failed(run: LockedRun) -> LockedRun {
+        LockedRun { outcome: Err("it was killed".to_owned()), ..run }
     }
 
     /// Whether the bounds hold, and the table of all programs.
-    fn results(runs: &[Run]) -> ([Option<bool>; 3], Table) {
-        let runs: Vec<&Run> = runs.iter().collect();
+    fn results(runs: &[LockedRun]) -> ([Option<bool>; 3], TextTable) {
+        let runs: Vec<&LockedRun> = runs.iter().collect();
         (bounds(&runs).map(|bound| bound.holds()), tables(&runs).remove(0))
     }
 
@@ -180,7 +180,7 @@ mod tests {
     fn each_run_is_compared_with_the_one_next_to_it() {
         let rates = [(0, 10.0, 25.0), (1, 20.0, 50.0), (2, 10.0, 5.0)];
         let of = |(i, orig, lock)| [run("a", 90, i, false, orig), run("a", 90, i, true, lock)];
-        let mut runs: Vec<Run> = rates.into_iter().flat_map(of).collect();
+        let mut runs: Vec<LockedRun> = rates.into_iter().flat_map(of).collect();
         runs.extend([run("b", 50, 0, false, 10.0), run("b", 50, 0, true, 9.0)]);
         let (held, table) = results(&runs);
         assert_eq!(table.rows[0][1..4], ["2.50", "-", "-"]);
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_program_that_fails_only_with_locks_breaks_the_bound_of_each_case() {
         let of = |i, lock| [run("a", 90, i, false, 10.0), run("a", 90, i, true, lock)];
-        let mut runs: Vec<Run> = (0..3).flat_map(|i| of(i, 25.0)).collect();
+        let mut runs: Vec<LockedRun> = (0..3).flat_map(|i| of(i, 25.0)).collect();
         assert_eq!(results(&runs).0, [true, true, true].map(Some));
         runs[1] = failed(runs[1].clone());
         let (held, table) = results(&runs);

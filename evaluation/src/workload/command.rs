@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use super::counted::{Counted, CountsWork};
+use super::counted::{CountedProcess, CountsWork};
 use super::{Length, Running, Workload, WorkloadResult};
 use crate::beside::Companion;
-use crate::process::{Process, ProcessCpus, last_words};
-use crate::run::Work;
+use crate::process::{ChildProcess, ProcessCpus, last_words};
+use crate::run::WorkDone;
 use crate::small_pages;
 use crate::stop::Stop;
 
@@ -89,7 +89,7 @@ impl Workload for Other {
             })?;
             Ok(CountingCommand { process, out, said, mark: count.clone() })
         };
-        Ok(Box::new(Counted::start(place, true, start)?))
+        Ok(Box::new(CountedProcess::start(place, true, start)?))
     }
 }
 
@@ -101,7 +101,7 @@ impl Other {
         let mut command = small_pages::command(ProcessCpus::Workload, program.as_ref(), huge)?;
         command.args(words).stdout(File::create(&out)?).stderr(File::create(&said)?);
         let mut begin = Instant::now();
-        let mut process = Process::start_group(&self.name, &mut command, Signal::TERM)?;
+        let mut process = ChildProcess::start_group(&self.name, &mut command, Signal::TERM)?;
         if let Some(ready) = &self.ready {
             let is_ready = || read_to_string(&out).is_ok_and(|text| text.contains(ready));
             process.until(stop, TIMEOUT, is_ready).with_context(|| last_words(&said))?;
@@ -113,14 +113,14 @@ impl Other {
 
 /// A command that prints its work so far.
 struct CountingCommand {
-    process: Process,
+    process: ChildProcess,
     out: PathBuf,
     said: PathBuf,
     mark: String,
 }
 
 impl CountsWork for CountingCommand {
-    fn process(&self) -> &Process {
+    fn process(&self) -> &ChildProcess {
         &self.process
     }
 
@@ -132,7 +132,7 @@ impl CountsWork for CountingCommand {
 }
 
 struct Started {
-    process: Process,
+    process: ChildProcess,
     begin: Instant,
     out: PathBuf,
     said: PathBuf,
@@ -160,7 +160,7 @@ impl Running for Started {
                 beside.begin()?;
                 let done = self.process.wait(stop, TIMEOUT);
                 done.with_context(|| last_words(&self.said))?;
-                Work::Seconds(self.begin.elapsed().as_secs_f64())
+                WorkDone::Seconds(self.begin.elapsed().as_secs_f64())
             }
         };
         Ok(WorkloadResult::at_once(work))
@@ -174,14 +174,14 @@ impl Started {
         length: Length,
         beside: &mut Companion<'_>,
         stop: &Stop,
-    ) -> Result<Work> {
+    ) -> Result<WorkDone> {
         stop.sleep(length.lead_in)?;
         beside.begin()?;
         stop.sleep(length.measured)?;
         self.process.check().with_context(|| last_words(&self.said))?;
         self.process.end()?;
         match last_number(&read_to_string(&self.out)?, mark) {
-            Some(rate) => Ok(Work::PerSecond(rate)),
+            Some(rate) => Ok(WorkDone::PerSecond(rate)),
             None => bail!("{} printed no number after {mark:?}", self.process.name()),
         }
     }

@@ -13,8 +13,8 @@ use rustix::process::Signal;
 
 use super::{Length, Running, Workload, WorkloadResult};
 use crate::beside::Companion;
-use crate::process::{Process, ProcessCpus, command, last_words};
-use crate::run::Work;
+use crate::process::{ChildProcess, ProcessCpus, command, last_words};
+use crate::run::WorkDone;
 use crate::stop::Stop;
 
 /// Approximate number of functions that rustc compiles per second.
@@ -54,13 +54,13 @@ impl Workload for Compile {
         command.arg(place.join("compiled.rlib")).arg(source);
         command.stdout(Stdio::null()).stderr(File::create(&said)?);
         let begin = Instant::now();
-        let process = Process::start("rustc", &mut command, Signal::TERM)?;
+        let process = ChildProcess::start("rustc", &mut command, Signal::TERM)?;
         Ok(Box::new(Compiling { process, begin, said }))
     }
 }
 
 struct Compiling {
-    process: Process,
+    process: ChildProcess,
     begin: Instant,
     said: PathBuf,
 }
@@ -91,7 +91,7 @@ impl Running for Compiling {
         let seconds = self.begin.elapsed().as_secs_f64();
         let done = end.is_some_and(|status| status.success());
         ensure!(done, "rustc has failed: {}", last_words(&self.said));
-        Ok(WorkloadResult::at_once(Work::Seconds(seconds)))
+        Ok(WorkloadResult::at_once(WorkDone::Seconds(seconds)))
     }
 }
 

@@ -4,7 +4,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Number of random bytes per 100 bytes.
-const RANDOM: usize = 28;
+const RANDOM_BYTES: usize = 28;
 const PATTERN: &[u8] = b"isotherm ";
 
 /// Makes values, which depend only on the seed.
@@ -19,7 +19,7 @@ impl Contents {
 
     /// Fills a value: random bytes, then a pattern over and over.
     pub fn fill(&mut self, value: &mut [u8]) {
-        let (random, rest) = value.split_at_mut(value.len() * RANDOM / 100);
+        let (random, rest) = value.split_at_mut(value.len() * RANDOM_BYTES / 100);
         self.0.fill_bytes(random);
         rest.iter_mut().zip(PATTERN.iter().cycle()).for_each(|(to, from)| *to = *from);
     }

@@ -9,28 +9,28 @@ use rustix::process::Signal;
 
 use super::{CounterSample, Length, Running, WorkloadResult, memory_of};
 use crate::beside::Companion;
-use crate::process::Process;
-use crate::run::Work;
+use crate::process::ChildProcess;
+use crate::run::WorkDone;
 use crate::slices::{SLICE, Slice, Sliced, Speeds};
 use crate::stop::Stop;
 
 /// A process that counts its work.
 pub trait CountsWork {
     /// The process.
-    fn process(&self) -> &Process;
+    fn process(&self) -> &ChildProcess;
 
     /// Its work so far; an error if it has ended.
     fn count(&mut self) -> Result<u64>;
 }
 
 /// Such a process, and its twin. The two share a CPU, and so do the same work at the same time.
-pub struct Counted<P> {
+pub struct CountedProcess<P> {
     own: P,
     /// it has no huge pages, regardless of the setting
     twin: Option<P>,
 }
 
-impl<P: CountsWork> Counted<P> {
+impl<P: CountsWork> CountedProcess<P> {
     /// Starts the process at `place`, and its twin if it shall have one. `start` is told where, and whether huge pages
     /// are permitted.
     pub fn start(
@@ -49,7 +49,7 @@ impl<P: CountsWork> Counted<P> {
             twin
         };
         let twin = twin.then(beside).transpose()?;
-        Ok(Counted { own, twin })
+        Ok(CountedProcess { own, twin })
     }
 
     fn now(&mut self) -> Result<(CounterSample, Option<CounterSample>)> {
@@ -80,7 +80,7 @@ fn reading(of: &mut impl CountsWork) -> Result<CounterSample> {
     CounterSample::of(of.process(), count)
 }
 
-impl<P: CountsWork> Running for Counted<P> {
+impl<P: CountsWork> Running for CountedProcess<P> {
     fn pid(&self) -> i32 {
         self.own.process().pid()
     }
@@ -119,7 +119,7 @@ fn against_twin(slices: &[Speeds]) -> Result<WorkloadResult> {
     let both_worked = pairs.iter().all(|slice| slice.found > 0.0);
     let sliced =
         Sliced::of(&pairs).filter(|_| both_worked).context("the workload has done nothing")?;
-    let work = Work::PerSecond(sliced.watched);
+    let work = WorkDone::PerSecond(sliced.watched);
     Ok(WorkloadResult { sliced: Some(sliced), ..WorkloadResult::at_once(work) })
 }
 

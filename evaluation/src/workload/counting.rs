@@ -10,7 +10,7 @@ use anyhow::Result;
 use rustix::process::Signal;
 
 use super::counted::CountsWork;
-use crate::process::{Process, ProcessCpus};
+use crate::process::{ChildProcess, ProcessCpus};
 use crate::small_pages;
 use crate::stop::Stop;
 
@@ -20,7 +20,7 @@ const FILLED_WITHIN: Duration = Duration::from_secs(300);
 /// Such a process.
 pub struct CountingProcess {
     /// the process
-    pub process: Process,
+    pub process: ChildProcess,
     count: File,
 }
 
@@ -37,7 +37,7 @@ impl CountingProcess {
         let program = std::env::current_exe()?;
         let mut command = small_pages::command(ProcessCpus::Workload, &program, huge)?;
         command.args(words).stdout(File::create(&path)?);
-        let mut process = Process::start(name, &mut command, Signal::KILL)?;
+        let mut process = ChildProcess::start(name, &mut command, Signal::KILL)?;
         let count = File::open(&path)?;
         process.until(stop, FILLED_WITHIN, || read(&count).is_ok())?;
         Ok(CountingProcess { process, count })
@@ -45,7 +45,7 @@ impl CountingProcess {
 }
 
 impl CountsWork for CountingProcess {
-    fn process(&self) -> &Process {
+    fn process(&self) -> &ChildProcess {
         &self.process
     }
 
@@ -63,20 +63,20 @@ pub fn read(count: &File) -> Result<u64> {
 }
 
 /// The count, in such a process.
-pub struct Count {
+pub struct TouchCount {
     out: File,
     count: u64,
 }
 
-impl Count {
+impl TouchCount {
     /// Writes to standard output.
     pub fn new() -> Result<Self> {
-        Ok(Count::to(File::from(rustix::io::dup(std::io::stdout())?)))
+        Ok(TouchCount::to(File::from(rustix::io::dup(std::io::stdout())?)))
     }
 
     /// Writes to this file.
     pub fn to(out: File) -> Self {
-        Count { out, count: 0 }
+        TouchCount { out, count: 0 }
     }
 
     /// Adds work that is done, and reports the count.

@@ -23,16 +23,16 @@ use isotherm_linux::sys::process_cpu;
 
 use super::beside::Companion;
 use super::config::MAX_PATIENCE;
-use super::folder::Setup;
+use super::folder::FolderSettings;
 use super::latency::Latency;
-use super::process::Process;
-use super::run::Work;
+use super::process::ChildProcess;
+use super::run::WorkDone;
 use super::sampler::with_children;
 use super::slices::{SLICE, Slice, Sliced, Speeds, by_twin};
 use super::stop::Stop;
 
 pub use contents::Contents;
-pub use kernel::{Computation, KERNELS, Kernel};
+pub use kernel::{Computation, ComputeKernel, KERNELS};
 pub use open_loop::OpenLoop;
 pub use postgres::Postgres;
 pub use redis::{Keys, Redis, Server};
@@ -89,7 +89,7 @@ pub struct Length {
 #[derive(Debug, Clone)]
 pub struct WorkloadResult {
     /// work, as the workload counts it
-    pub work: Work,
+    pub work: WorkDone,
     /// results of slices, if isotherm takes turns
     pub sliced: Option<Sliced>,
     /// latency, if it serves requests
@@ -100,7 +100,7 @@ pub struct WorkloadResult {
 
 impl WorkloadResult {
     /// The result of a workload that was measured as a whole, without slices.
-    pub fn at_once(work: Work) -> Self {
+    pub fn at_once(work: WorkDone) -> Self {
         WorkloadResult { work, sliced: None, latency: None, apart: 0 }
     }
 
@@ -111,7 +111,7 @@ impl WorkloadResult {
         let sliced = Sliced::of(slices);
         let rate = sliced.as_ref().map(|s| s.watched).or(slices.first().map(|s| s.found));
         let rate = rate.filter(|rate| *rate > 0.0).context("the workload has done nothing")?;
-        Ok(WorkloadResult { work: Work::PerSecond(rate), sliced, latency: None, apart: 0 })
+        Ok(WorkloadResult { work: WorkDone::PerSecond(rate), sliced, latency: None, apart: 0 })
     }
 }
 
@@ -147,7 +147,7 @@ struct CounterSample {
 }
 
 impl CounterSample {
-    fn of(process: &Process, count: u64) -> Result<Self> {
+    fn of(process: &ChildProcess, count: u64) -> Result<Self> {
         let cpu = process_cpu(process.pid());
         Ok(CounterSample {
             count,
@@ -197,7 +197,7 @@ pub const FOR_HUGE_PAGES: [&str; 2] = ["huge-gain", "huge-waste"];
 const COMPILE_SHORT: &str = "compile-short";
 
 /// A workload by its name, or from a file whose name ends in `.toml`.
-pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
+pub fn find(name: &str, setup: &FolderSettings) -> Result<Box<dyn Workload>> {
     let bytes = setup.size << 20;
     let lead_in = Duration::from_secs(setup.lead_in);
     let compile = |name, seconds| compile::Compile { name, seconds, seed: setup.seed };
@@ -217,7 +217,7 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
             let length = lead_in * MAX_PATIENCE + measured;
             Box::new(synthetic::Synthetic { name: name.to_owned(), seed: setup.seed, length })
         }
-        _ => match Kernel::find(name) {
+        _ => match ComputeKernel::find(name) {
             Some(kernel) => Box::new(Computation { kernel, bytes, twin: true }),
             None => bail!(
                 "{name} is no workload: choose from {}, {COMPILE_SHORT}, {}, or FILE.toml",

@@ -17,7 +17,7 @@ use crate::stop::Stop;
 /// Requests that are due within this time are sent together.
 const TICK: Duration = Duration::from_micros(200);
 /// Time limit for pending answers at the end; after it, they count with the time waited so far.
-const LAST: Duration = Duration::from_secs(10);
+const MAX_DRAIN: Duration = Duration::from_secs(10);
 
 /// The times at which requests are due.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -87,7 +87,7 @@ impl OpenLoop {
         while self.answered < total {
             stop.check()?;
             let now = begin.elapsed();
-            if now >= length + LAST {
+            if now >= length + MAX_DRAIN {
                 // Requests without an answer count with the time waited so far.
                 (self.answered..total).for_each(|n| seen.add(now.saturating_sub(self.due.time(n))));
                 return Ok(());

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::{Length, Running, TURN, Workload, WorkloadResult, memory_of, started};
 use crate::beside::Companion;
 use crate::latency::{Latencies, Latency};
-use crate::process::{Process, ProcessCpus, command, run};
+use crate::process::{ChildProcess, ProcessCpus, command, run};
 use crate::slices::{SLICE, Slice, Speeds};
 use crate::stop::Stop;
 
@@ -101,7 +101,7 @@ fn as_nobody(program: &Path) -> Result<Command> {
     Ok(command)
 }
 
-fn serve(bin: &Path, dir: &Path, log: File, buffers: u64) -> Result<Process> {
+fn serve(bin: &Path, dir: &Path, log: File, buffers: u64) -> Result<ChildProcess> {
     let mut command = as_nobody(&bin.join("postgres"))?;
     command.arg("-D").arg(dir.join("data"));
     let socket = format!("unix_socket_directories={}", dir.display());
@@ -113,15 +113,15 @@ fn serve(bin: &Path, dir: &Path, log: File, buffers: u64) -> Result<Process> {
     }
     command.stdout(Stdio::null()).stderr(log);
     // This signal also ends its backends.
-    Process::start("postgres", &mut command, Signal::QUIT)
+    ChildProcess::start("postgres", &mut command, Signal::QUIT)
 }
 
 struct Database {
     what: Postgres,
-    server: Process,
+    server: ChildProcess,
     /// The client that has read all rows and stays connected, because memory that no process maps does not
     /// count.
-    idle: Option<Process>,
+    idle: Option<ChildProcess>,
     bin: PathBuf,
     /// the server's files: its data and its socket
     dir: TempDir,
@@ -151,7 +151,7 @@ impl Database {
             ["create extension pg_prewarm", read_all, "\\! touch read", "select pg_sleep(1e6)"];
         read.args(words.iter().flat_map(|word| ["-c", *word]));
         read.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut reader = Process::start("psql", &mut read, Signal::TERM)?;
+        let mut reader = ChildProcess::start("psql", &mut read, Signal::TERM)?;
         let read = self.own.join("read");
         reader.until(stop, TIMEOUT, || read.exists())?;
         self.idle = Some(reader);
@@ -164,18 +164,18 @@ impl Database {
     }
 
     /// Starts a load of this length.
-    fn load(&self, length: Duration) -> Result<Process> {
+    fn load(&self, length: Duration) -> Result<ChildProcess> {
         let mut bench = self.client("pgbench")?;
         let (seconds, seed) = (length.as_secs().max(1), self.what.seed);
         bench.args(["-n", "-c", "1", "-M", "prepared", "-l", "--log-prefix=times"]);
         bench.args(if self.what.scans { &SCANS[..] } else { &["-f", "script"] });
         bench.args([&format!("-T{seconds}"), &format!("--random-seed={seed}"), "postgres"]);
         bench.stdout(Stdio::null()).stderr(Stdio::null());
-        Process::start("pgbench", &mut bench, Signal::TERM)
+        ChildProcess::start("pgbench", &mut bench, Signal::TERM)
     }
 
     /// Waits for the end of a load, and reads its log.
-    fn end(&self, mut load: Process, stop: &Stop) -> Result<Vec<Transaction>> {
+    fn end(&self, mut load: ChildProcess, stop: &Stop) -> Result<Vec<Transaction>> {
         load.wait(stop, TIMEOUT)?;
         let log = self.own.join(format!("times.{}", load.pid()));
         let text = read_to_string(&log).context("pgbench logged nothing")?;
@@ -206,8 +206,8 @@ impl Database {
 
 /// Running loads: that of a server, and that of its twin.
 struct Loads {
-    own: Process,
-    twin: Option<Process>,
+    own: ChildProcess,
+    twin: Option<ChildProcess>,
 }
 
 /// The times at which each load was resumed, since 1970.
@@ -310,7 +310,7 @@ impl Running for Database {
         let slices = beside.slices(length.measured, SLICE, |length| loads.go_on(length, stop))?;
         let (speeds, all) = loads.end(self, twin.as_ref(), &slices, stop)?;
         self.server.check()?;
-        self.idle.as_mut().map_or(Ok(()), Process::check)?;
+        self.idle.as_mut().map_or(Ok(()), ChildProcess::check)?;
         found.extend(speeds);
         let at_work: Vec<_> =
             slices.iter().filter(|s| s.watched).flat_map(|s| &s.found.own).collect();

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::beside::Companion;
 use crate::latency::Latencies;
-use crate::process::{Process, ProcessCpus, command};
+use crate::process::{ChildProcess, ProcessCpus, command};
 use crate::slices::{SLICE, Speeds};
 use crate::stop::Stop;
 
@@ -79,7 +79,7 @@ impl Workload for Redis {
 #[derive(Debug)]
 pub struct Server {
     redis: Redis,
-    process: Process,
+    process: ChildProcess,
     socket: PathBuf,
     contents: Contents,
     reader: Reader,
@@ -111,11 +111,11 @@ struct Scan {
 
 impl Scan {
     /// One request of this many belongs to the scan.
-    const EVERY: u32 = 8;
+    const SCAN_ONE_IN: u32 = 8;
 
     /// The key of the next request, if it belongs to the scan.
     fn next(&mut self) -> Option<u32> {
-        self.requests = (self.requests + 1) % Self::EVERY;
+        self.requests = (self.requests + 1) % Self::SCAN_ONE_IN;
         if self.requests != 0 {
             return None;
         }
@@ -154,7 +154,7 @@ impl Server {
         command.args(["--disable-thp", "no"]);
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
         command.arg(&socket).arg("--dir").arg(place).stdout(Stdio::null());
-        let mut process = Process::start("redis-server", &mut command, Signal::TERM)?;
+        let mut process = ChildProcess::start("redis-server", &mut command, Signal::TERM)?;
         let ready = || connect(&socket).is_ok();
         process.until(stop, Duration::from_secs(20), ready)?;
         let contents = Contents::new(redis.seed);

@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 /// Bytes of a value.
-pub const VALUE: usize = 1000;
+pub const VALUE_BYTES: usize = 1000;
 /// Number of answers to wait for at once when values are set.
-const BATCH: u32 = 256;
+const BATCH_ANSWERS: u32 = 256;
 /// Time limit for an answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -65,10 +65,10 @@ pub fn connect(socket: &Path) -> Result<UnixStream> {
 /// Sets keys, in their order.
 pub fn fill(socket: &Path, keys: Range<u32>, mut value: impl FnMut(&mut [u8])) -> Result<()> {
     let mut stream = connect(socket)?;
-    let (mut requests, mut bytes) = (Vec::new(), [0; VALUE]);
-    for first in keys.clone().step_by(BATCH as usize) {
+    let (mut requests, mut bytes) = (Vec::new(), [0; VALUE_BYTES]);
+    for first in keys.clone().step_by(BATCH_ANSWERS as usize) {
         requests.clear();
-        let batch = first..keys.end.min(first.saturating_add(BATCH));
+        let batch = first..keys.end.min(first.saturating_add(BATCH_ANSWERS));
         let mut answers = vec![0; batch.len() * b"+OK\r\n".len()];
         for key in batch {
             value(&mut bytes);

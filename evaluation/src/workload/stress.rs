@@ -10,8 +10,8 @@ use rustix::process::Signal;
 
 use super::{Length, Running, Workload, WorkloadResult};
 use crate::beside::Companion;
-use crate::process::{Process, ProcessCpus, command};
-use crate::run::Work;
+use crate::process::{ChildProcess, ProcessCpus, command};
+use crate::run::WorkDone;
 use crate::stop::Stop;
 
 /// The workload.
@@ -38,7 +38,7 @@ impl Workload for Stress {
         command.args(["--vm", "1", "--vm-keep", "--vm-bytes", &self.bytes.to_string()]);
         command.args(["--metrics", "--yaml"]).arg(&output).current_dir(place);
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut process = Process::start("stress-ng", &mut command, Signal::INT)?;
+        let mut process = ChildProcess::start("stress-ng", &mut command, Signal::INT)?;
         stop.sleep(Duration::from_secs(1))?;
         process.check().context("stress-ng is not installed, or does not run")?;
         Ok(Box::new(Stressing { process, output, lead_in: self.lead_in }))
@@ -46,7 +46,7 @@ impl Workload for Stress {
 }
 
 struct Stressing {
-    process: Process,
+    process: ChildProcess,
     output: PathBuf,
     lead_in: Duration,
 }
@@ -74,7 +74,7 @@ impl Running for Stressing {
         self.process.end()?;
         let output = read_to_string(&self.output).context("stress-ng printed nothing")?;
         let rate = rate(&output).context("stress-ng printed no rate")?;
-        Ok(WorkloadResult::at_once(Work::PerSecond(rate)))
+        Ok(WorkloadResult::at_once(WorkDone::PerSecond(rate)))
     }
 }
 

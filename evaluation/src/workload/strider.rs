@@ -10,15 +10,15 @@ use isotherm_linux::sys::Arena;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::counted::Counted;
-use super::counting::{Count, CountingProcess};
+use super::counted::CountedProcess;
+use super::counting::{CountingProcess, TouchCount};
 use super::{Contents, Running, Workload};
 use crate::stop::Stop;
 
 /// The argument with which the bench starts itself as this process.
 const ARGUMENT: &str = "--be-the-strider";
 /// Touches between two reports.
-const BATCH: u64 = 1 << 18;
+const BATCH_TOUCHES: u64 = 1 << 18;
 /// Words per page.
 const WORDS: usize = PAGE_SIZE as usize / size_of::<u64>();
 
@@ -45,7 +45,7 @@ impl Workload for Strider {
         let words = [ARGUMENT, &self.bytes.to_string(), &self.step.to_string()];
         let start =
             |place: &Path, huge| CountingProcess::start(self.name(), &words, place, huge, stop);
-        Ok(Box::new(Counted::start(place, true, start)?))
+        Ok(Box::new(CountedProcess::start(place, true, start)?))
     }
 }
 
@@ -61,18 +61,18 @@ pub fn run_if_asked() -> Result<()> {
     let pages = bytes / PAGE_SIZE;
     let mut contents = Contents::new(step);
     (0..pages).step_by(usize::try_from(step)?).for_each(|page| fill(&memory, page, &mut contents));
-    let mut count = Count::new()?;
+    let mut count = TouchCount::new()?;
     count.add(0)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(bytes);
     let touched = pages.div_ceil(step).max(1);
     let words_of_memory = memory.words();
     loop {
-        for _ in 0..BATCH {
+        for _ in 0..BATCH_TOUCHES {
             let drawn = random.next_u64();
             let word = (drawn % touched * step) as usize * WORDS + (drawn >> 48) as usize % WORDS;
             std::hint::black_box(words_of_memory.get(word).map(|w| w.load(Relaxed)));
         }
-        count.add(BATCH)?;
+        count.add(BATCH_TOUCHES)?;
     }
 }
 

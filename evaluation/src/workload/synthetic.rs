@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use isotherm_core::AddrRange;
-use isotherm_sim::workload::{Layout, Named, Workload as Touched};
+use isotherm_sim::workload::{Named, Workload as Touched, WorkloadLayout};
 use rustix::process::Signal;
 use serde::Deserialize;
 
 use super::{CounterSample, Length, Running, Workload, WorkloadResult, memory_of, started};
 use crate::beside::Companion;
-use crate::process::{Process, ProcessCpus, command, last_words};
+use crate::process::{ChildProcess, ProcessCpus, command, last_words};
 use crate::slices::{FEWEST, SLICE, Speeds};
 use crate::stop::Stop;
 use isotherm_bench::program;
@@ -23,7 +23,7 @@ const LONGER: Duration = Duration::from_secs(30);
 /// A CPU counts as full from this share of the time on.
 const FULL: f64 = 0.9;
 /// Upper limit of the counters of a workload, in bytes.
-const MAX_COUNTS: u64 = 1 << 20;
+const MAX_COUNTER_BYTES: u64 = 1 << 20;
 
 /// A workload of `isotherm lab workload --list`.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl Workload for Synthetic {
     }
 
     fn memory(&self) -> u64 {
-        self.touched().map_or(0, |touched| Layout::new(&touched, self.seed).len())
+        self.touched().map_or(0, |touched| WorkloadLayout::new(&touched, self.seed).len())
     }
 
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
@@ -72,7 +72,7 @@ impl Synthetic {
         let seconds = (self.length + LONGER + round.unwrap_or_default() * (FEWEST + 1)).as_secs();
         command.args(["--duration", &format!("{seconds}s")]);
         command.stdout(File::create(&ready)?).stderr(File::create(&said)?);
-        let mut process = Process::start(&self.name, &mut command, Signal::TERM)?;
+        let mut process = ChildProcess::start(&self.name, &mut command, Signal::TERM)?;
         let is_ready = || read_to_string(&ready).is_ok_and(|text| text.ends_with('\n'));
         let waited = process.until(stop, Duration::from_secs(120), is_ready);
         waited.with_context(|| last_words(&said))?;
@@ -106,7 +106,7 @@ struct Counts {
 impl Counts {
     fn of(pid: i32, place: &Place) -> Result<Self> {
         let length = place.end.checked_sub(place.start);
-        ensure!(length.is_some_and(|l| l <= MAX_COUNTS), "it counts nowhere: {place:?}");
+        ensure!(length.is_some_and(|l| l <= MAX_COUNTER_BYTES), "it counts nowhere: {place:?}");
         let range = AddrRange::new(place.start, place.end);
         Ok(Counts { memory: File::open(format!("/proc/{pid}/mem"))?, range })
     }
@@ -123,7 +123,7 @@ impl Counts {
 struct Touching {
     what: Synthetic,
     place: PathBuf,
-    process: Process,
+    process: ChildProcess,
     counts: Counts,
     said: PathBuf,
     /// duration of its phases, which have different accesses: only whole rounds are compared

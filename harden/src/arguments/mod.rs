@@ -17,14 +17,14 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::processes;
 use crate::random::Random;
-use crate::run::{Ended, run};
+use crate::run::{Finished, run};
 use crate::sandbox::{PROGRAM, WORK_DIR};
 use crate::{Experiment, Trial};
 
 /// Folder of the input files.
 const INPUTS: &str = "/tmp/in";
 /// Time after which a command gets SIGINT.
-const TIME: Duration = Duration::from_millis(800);
+const SIGINT_AFTER: Duration = Duration::from_millis(800);
 /// Address space of a command, so that a large number in an option cannot exhaust the machine.
 const ADDRESS_SPACE: u64 = 4 << 30;
 
@@ -122,7 +122,7 @@ impl Experiment for Arguments {
         let mut command = Command::new(PROGRAM);
         command.args(&vector).current_dir(&cwd).env_clear().env("PATH", "/usr/bin:/bin");
         command.stdin(std::process::Stdio::null());
-        let ended = run(&mut command, outputs, TIME)?;
+        let ended = run(&mut command, outputs, SIGINT_AFTER)?;
         let left = processes::left()?;
         let files = names(&cwd)?;
         fs::remove_dir_all(&cwd)?;
@@ -132,7 +132,7 @@ impl Experiment for Arguments {
     }
 }
 
-fn fault(ended: &Ended, files: &[String], left: &[String]) -> Option<String> {
+fn fault(ended: &Finished, files: &[String], left: &[String]) -> Option<String> {
     ended
         .fault()
         .or_else(|| (!left.is_empty()).then(|| format!("left processes: {}", left.join(", "))))
@@ -172,9 +172,9 @@ mod tests {
 
     use super::*;
 
-    fn ended(wait_status: i32, err: &str) -> Ended {
+    fn ended(wait_status: i32, err: &str) -> Finished {
         let status = Some(ExitStatus::from_raw(wait_status));
-        Ended { status, interrupted: false, out: String::new(), err: err.to_owned() }
+        Finished { status, interrupted: false, out: String::new(), err: err.to_owned() }
     }
 
     #[test]
@@ -187,9 +187,9 @@ mod tests {
         assert!(fault(&ended(3 << 8, ""), &[], &[]).is_some());
         assert!(fault(&ended(11, ""), &[], &[]).is_some());
         assert!(fault(&ended(1 << 8, "thread panicked at x"), &[], &[]).is_some());
-        let hung = Ended { status: None, interrupted: true, ..ended(0, "") };
+        let hung = Finished { status: None, interrupted: true, ..ended(0, "") };
         assert!(fault(&hung, &[], &[]).is_some());
-        let stopped = Ended { interrupted: true, ..ended(2, "") };
+        let stopped = Finished { interrupted: true, ..ended(2, "") };
         assert_eq!(fault(&stopped, &file, &[]), None);
     }
 

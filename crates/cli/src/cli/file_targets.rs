@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use isotherm::page_cache::Scope;
+use isotherm::page_cache::FileScope;
 
 use super::{Targets, UsageError};
 
@@ -47,7 +47,7 @@ impl FileTargets {
 
     /// The files as the library's type. If `targets` select control groups, only pages that are charged to
     /// these count.
-    pub fn scope(&self, targets: &Targets) -> Result<Scope, UsageError> {
+    pub fn scope(&self, targets: &Targets) -> Result<FileScope, UsageError> {
         let processes = targets.selection(false);
         if !self.is_empty() && processes.is_empty() && (processes.excludes() || targets.children) {
             let text = "--children, --except-comm, --except-cgroup and --except-pid are about processes: leave them \
@@ -63,6 +63,6 @@ impl FileTargets {
             return Err(UsageError::new(format!("{path} is a file: give it with --file")));
         }
         let paths = self.file.iter().chain(&self.dir).cloned().collect();
-        Ok(Scope { paths, mount: self.mount.clone(), cgroups: targets.cgroup.clone() })
+        Ok(FileScope { paths, mount: self.mount.clone(), cgroups: targets.cgroup.clone() })
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use isotherm::control::default_path;
 use isotherm::reclaim::{
-    GoalOption, Marks, NONE, Pace, ReclaimScheme, SizeQuota, aim, goal, marks, pace, pages,
-    quota_size,
+    GoalOption, NONE, ReclaimScheme, SizeQuota, TimeQuota, WatermarkOption, aim, goal, marks, pace,
+    pages, quota_size,
 };
 use isotherm::units;
 use isotherm_core::AddrRange;
@@ -32,14 +32,14 @@ pub struct Reclaim {
     pub aim: Option<Aim>,
     /// Time for paging out in each window of time; none: no limit
     #[arg(long, value_name = "TIME/WINDOW", default_value = "10ms/1s", value_parser = pace)]
-    pub quota: Pace,
+    pub quota: TimeQuota,
     /// Maximum number of bytes to page out in each window of --quota; none: no limit
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = quota_size)]
     pub quota_size: SizeQuota,
     /// Act only while the free memory of the machine is between LOW and HIGH. isotherm starts to act below MID and
     /// stops above HIGH; below LOW it leaves reclaim to the kernel. none: always act
     #[arg(long, value_name = "HIGH,MID,LOW", default_value = "50%,40%,20%", value_parser = marks)]
-    pub watermarks: Marks,
+    pub watermarks: WatermarkOption,
     /// Time between two checks of the watermarks [default: 5s; 500ms with --look damon]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub watermarks_interval: Option<Duration>,

@@ -7,7 +7,7 @@ use anyhow::Result;
 use isotherm::agent::{AgentOptions, run as watch};
 use isotherm::session::{Progress, Silent};
 
-use super::line::Line;
+use super::line::StatusLine;
 use crate::cli::Agent;
 
 /// Writes rows to a lake until a signal, a request or `--duration` ends it.
@@ -28,7 +28,8 @@ pub fn run(o: &Agent) -> Result<ExitCode> {
     };
     // In the logs of many machines, a line every few seconds would outgrow the rows.
     let line = std::io::stderr().is_terminal();
-    let progress: Box<dyn Progress> = if line { Box::new(Line::new()) } else { Box::new(Silent) };
+    let progress: Box<dyn Progress> =
+        if line { Box::new(StatusLine::new()) } else { Box::new(Silent) };
     watch(&options, &o.watching, progress)?;
     Ok(ExitCode::SUCCESS)
 }

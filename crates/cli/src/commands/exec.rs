@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use isotherm::exec::{self, Advice, lock_budget};
+use isotherm::exec::{self, ProgramAdvice, lock_budget};
 use isotherm::stop::{Stop, StopCause};
 use isotherm_report::bytes;
 
@@ -12,7 +12,7 @@ use crate::log::say;
 
 /// Runs the command with the advice, and returns its exit status.
 pub fn run(o: &Exec) -> Result<ExitCode> {
-    let all = Advice::read(&o.advice)?;
+    let all = ProgramAdvice::read(&o.advice)?;
     // The raised limit is restored at the end.
     let (budget, _raised) = lock_budget(&all, o.lock_limit, o.pid);
     let advised = all.lock_bytes();

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use isotherm::page_cache::{By, CacheWatch, FilesOutput, Reader, RowOrder, Scope};
+use isotherm::page_cache::{By, CacheReader, CacheWatch, FileScope, FilesOutput, RowOrder};
 use isotherm::stop::Stop;
 use isotherm_linux::page_cache::ReadCounter;
 use isotherm_linux::sys;
@@ -29,12 +29,12 @@ pub fn run(o: &Files) -> Result<ExitCode> {
             return Err(UsageError::new(format!("make {name} {MIN_INTERVAL:?} or longer")).into());
         }
     }
-    let scope = Scope {
+    let scope = FileScope {
         paths: o.paths.clone(),
         mount: o.mount.clone(),
         cgroups: o.cgroup.iter().cloned().collect(),
     };
-    let reader = Reader::open(scope)?;
+    let reader = CacheReader::open(scope)?;
     if let Some(reason) = reader.why_not_bpf() {
         say(format_args!(
             "isotherm: counting by cachestat and mincore, which is slower and has no marks of accesses: {reason}"

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm::files::standard_input;
+use isotherm::text_file::standard_input;
 use isotherm_record::import::{Import, ImportError, Presumed};
 use isotherm_record::{FileEndReason, Writer};
 

@@ -14,12 +14,12 @@ use crate::log::say;
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A line that is updated in place on a terminal; else one line every `LINE_INTERVAL`.
-pub struct Line {
+pub struct StatusLine {
     bar: ProgressBar,
     next: Nanos,
 }
 
-impl Line {
+impl StatusLine {
     /// Starts the interval now.
     pub fn new() -> Self {
         let is_terminal = std::io::stderr().is_terminal();
@@ -29,11 +29,11 @@ impl Line {
         if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
             bar.set_style(style);
         }
-        Line { bar, next: if is_terminal { Nanos(u64::MAX) } else { sys::monotonic() } }
+        StatusLine { bar, next: if is_terminal { Nanos(u64::MAX) } else { sys::monotonic() } }
     }
 }
 
-impl Progress for Line {
+impl Progress for StatusLine {
     fn is_wanted(&self, now: Nanos) -> bool {
         now >= self.next || !self.bar.is_hidden()
     }

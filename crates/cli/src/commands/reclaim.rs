@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use isotherm::control::machine_text;
-use isotherm::files::text_of;
-use isotherm::reclaim::NAME;
+use isotherm::reclaim::SCHEME_NAME;
 use isotherm::service::kernel::{self, KernelReclaim};
 use isotherm::service::{self, ServiceConfig, ServiceError};
+use isotherm::text_file::text_of;
 use isotherm::watch::{AttrsFor, LookBy};
 use isotherm_core::Attrs;
 use isotherm_core::scheme::Scheme;
@@ -39,7 +39,7 @@ pub fn run(options: Reclaim) -> Result<ExitCode> {
 }
 
 /// Lets the kernel page out, and prints the result.
-fn by_kernel(o: &Reclaim, asked: damon::Reclaim, scheme: Scheme) -> Result<ExitCode> {
+fn by_kernel(o: &Reclaim, asked: damon::ReclaimSpec, scheme: Scheme) -> Result<ExitCode> {
     let done = kernel::run(KernelReclaim {
         asked,
         scheme,
@@ -83,15 +83,17 @@ impl Service {
     }
 
     /// The request to the kernel, for `--look damon`, and its scheme.
-    fn kernel_request(&self) -> Result<(damon::Reclaim, Scheme), UsageError> {
+    fn kernel_request(&self) -> Result<(damon::ReclaimSpec, Scheme), UsageError> {
         let attrs = self.options.acting.watching.kdamond()?;
         kernel::request(&self.options.scheme(), &self.acting, attrs)
     }
 
     /// Fails if the file has schemes: the kernel's monitor runs only the one made from options.
     fn check_alone(&self) -> Result<(), UsageError> {
-        let more =
-            self.config.as_ref().map(|(_, config)| config.schemes(Duration::from_secs(1), NAME));
+        let more = self
+            .config
+            .as_ref()
+            .map(|(_, config)| config.schemes(Duration::from_secs(1), SCHEME_NAME));
         match more.transpose()?.is_none_or(|more| more.is_empty()) {
             true => Ok(()),
             false => Err(UsageError::new("[[scheme]] and --look damon cannot be combined")),
@@ -113,8 +115,10 @@ impl ServiceConfig for Service {
     }
 
     fn schemes(&self, attrs: &Attrs) -> Result<Vec<Scheme>, UsageError> {
-        let more =
-            self.config.as_ref().map(|(_, config)| config.schemes(attrs.snapshot_interval(), NAME));
+        let more = self
+            .config
+            .as_ref()
+            .map(|(_, config)| config.schemes(attrs.snapshot_interval(), SCHEME_NAME));
         let first = self.options.scheme().checked().map_err(|e| self.placed(e))?;
         Ok(std::iter::once(first).chain(more.transpose()?.into_iter().flatten()).collect())
     }
@@ -128,7 +132,7 @@ impl ServiceConfig for Service {
     }
 
     fn of_options(&self) -> Option<&'static str> {
-        Some(NAME)
+        Some(SCHEME_NAME)
     }
 
     fn placed(&self, e: UsageError) -> UsageError {
@@ -158,7 +162,7 @@ impl ServiceConfig for Service {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use isotherm_core::scheme::{FilterKind, Goal, Mark, Pattern, Scope, Weights};
+    use isotherm_core::scheme::{FilterKind, Goal, Pattern, Scope, WatermarkMetric, Weights};
     use isotherm_core::{AddrRange, MappingKind, PAGE_SIZE, PageFilter, PageKind, align_down};
 
     use super::*;
@@ -184,7 +188,7 @@ mod tests {
         assert_eq!(scheme.quota.weights, Weights { age: 1, ..Weights::default() });
         let marks = scheme.watermarks.unwrap();
         assert_eq!((marks.high, marks.mid, marks.low), (5000, 4000, 2000));
-        assert_eq!((marks.metric, marks.interval), (Mark::Free, Duration::from_secs(5)));
+        assert_eq!((marks.metric, marks.interval), (WatermarkMetric::Free, Duration::from_secs(5)));
     }
 
     #[test]
@@ -255,7 +259,7 @@ mod tests {
         assert_eq!((scheme.quota.time, scheme.quota.bytes, scheme.watermarks), (None, None, None));
     }
 
-    fn of_kernel(options: &[&str]) -> Result<damon::Reclaim, String> {
+    fn of_kernel(options: &[&str]) -> Result<damon::ReclaimSpec, String> {
         let args = ["isotherm", "reclaim", "--look=damon"].iter().chain(options);
         match Cli::try_parse_from(args).unwrap().command {
             Command::Reclaim(o) => {

@@ -5,15 +5,15 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use anyhow::Result;
-use isotherm::files::text_of;
 use isotherm::schemes;
 use isotherm::service::{self, SchemeTable, ServiceConfig, ServiceError};
+use isotherm::text_file::text_of;
 use isotherm::watch::AttrsFor;
 use isotherm::words::is_closed_pipe;
 use isotherm_core::Attrs;
 use isotherm_core::scheme::Scheme;
 
-use super::line::Line;
+use super::line::StatusLine;
 use super::report::output::print;
 use crate::cli::{RunSchemes, UsageError};
 
@@ -72,7 +72,7 @@ pub fn run(options: RunSchemes) -> Result<ExitCode> {
 
 /// Acts according to `config` until a reason to end, and prints the statistics.
 pub fn act(config: &Rc<dyn ServiceConfig>, json: bool) -> Result<ExitCode> {
-    let acted = service::act(config, Box::new(Line::new()), |table| show(table, json))?;
+    let acted = service::act(config, Box::new(StatusLine::new()), |table| show(table, json))?;
     acted.finished?;
     Ok(match acted.failed {
         None => acted.status.map_or(ExitCode::SUCCESS, ExitCode::from),

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use isotherm::control::{Attributes, ControlError, Request, ask, say_to, status_text};
-use isotherm::files::text_of;
 use isotherm::functions::name_refaults;
-use isotherm::schemes::Form;
+use isotherm::schemes::SchemeSyntax;
+use isotherm::text_file::text_of;
 
 use super::report::output::print;
 use crate::cli::{
@@ -36,7 +36,7 @@ fn send(o: &Control, request: &Request) -> Result<ExitCode> {
 /// Replaces the schemes by those of a file.
 fn commit(o: &Commit) -> Result<ExitCode> {
     let schemes = text_of(&o.file, || format!("cannot read the schemes {}", o.file.display()))?;
-    let request = Request::Commit { schemes, form: Form::of(&o.file) };
+    let request = Request::Commit { schemes, form: SchemeSyntax::of(&o.file) };
     match say_to(o.of.control.as_deref(), &request) {
         // The service does not know the name of the file.
         Err(e @ ControlError::Refused(_)) => {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use isotherm::stop::Stop;
 use isotherm_linux::sys;
-use isotherm_top::source::{LiveOptions, ReplayOptions, ServiceOptions, Source};
+use isotherm_top::source::{LiveOptions, ReplayOptions, ServiceOptions, ViewSource};
 use isotherm_top::{Colors, TopOptions};
 
 use crate::cli::{ColorOption, Top, UsageError};
@@ -30,13 +30,13 @@ pub fn run(o: Top) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn source(o: Top) -> Result<Source> {
+fn source(o: Top) -> Result<ViewSource> {
     if let Some(path) = o.replay {
         let (speed, skip_damaged) = (o.speed, o.skip_damaged);
-        return Ok(Source::Replay(ReplayOptions { path, speed, skip_damaged }));
+        return Ok(ViewSource::Replay(ReplayOptions { path, speed, skip_damaged }));
     }
     if o.service {
-        return Ok(Source::Service(ServiceOptions { control: o.control }));
+        return Ok(ViewSource::Service(ServiceOptions { control: o.control }));
     }
     let targets = o.targets.selection(false);
     if targets.is_empty() || !targets.command.is_empty() {
@@ -46,7 +46,7 @@ fn source(o: Top) -> Result<Source> {
     }
     let _ = o.watching.check()?;
     let (look, seed) = (o.watching.look, o.watching.seed);
-    Ok(Source::Live(LiveOptions { targets, look, attrs: Box::new(o.watching), seed }))
+    Ok(ViewSource::Live(LiveOptions { targets, look, attrs: Box::new(o.watching), seed }))
 }
 
 fn colors(option: ColorOption) -> Colors {

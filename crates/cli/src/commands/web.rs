@@ -6,7 +6,7 @@ use anyhow::Result;
 use isotherm::watch::WatchedMemory;
 use isotherm_web::WatchOptions;
 
-use super::line::Line;
+use super::line::StatusLine;
 use crate::cli::{UsageError, Web};
 
 /// Shows live processes, a service or records in a browser.
@@ -31,7 +31,7 @@ pub fn run(o: &Web) -> Result<ExitCode> {
             look: o.watching.look,
             seed: o.watching.seed,
         };
-        isotherm_web::watch(&live, &o.watching, &options, Box::new(Line::new()))?;
+        isotherm_web::watch(&live, &o.watching, &options, Box::new(StatusLine::new()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

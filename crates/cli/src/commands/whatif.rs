@@ -9,7 +9,7 @@ use isotherm::schemes::TARGETS;
 use isotherm::whatif::figures;
 use isotherm_core::scheme::MemoryMetrics;
 use isotherm_report::{what_if_picture, what_if_text};
-use isotherm_sim::whatif::{Player, Prices, Surroundings};
+use isotherm_sim::whatif::{DelayModel, Player, Surroundings};
 
 use super::report::output::Output;
 use crate::cli::{UsageError, WhatIf};
@@ -18,7 +18,7 @@ use crate::cli::{UsageError, WhatIf};
 pub fn run(o: WhatIf) -> Result<ExitCode> {
     let output = Output::of(o.output.as_deref(), &o.record, o.json)?;
     let part = o.part();
-    let prices = Prices { page_out: o.page_out, fault: o.fault, ..Prices::default() };
+    let prices = DelayModel { page_out: o.page_out, fault: o.fault, ..DelayModel::default() };
     let prices = prices.with_monitor();
     let record = PlayedRecord::open(&part)?;
     let settings = o.settings().list(record.interval())?;

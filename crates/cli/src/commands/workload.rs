@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm::files::text_of;
 use isotherm::output_file::OutputFile;
 use isotherm::stop::Stop;
-use isotherm::workload::{Running, check, populated};
+use isotherm::text_file::text_of;
+use isotherm::workload::{RunningWorkload, check, populated};
 use isotherm_linux::sys::{self, SleepingChild};
 use isotherm_sim::GroundTruth;
-use isotherm_sim::workload::{Layout, Memory, NAMED, Named, Schedule, Workload};
+use isotherm_sim::workload::{MemoryKind, NAMED, Named, Schedule, Workload, WorkloadLayout};
 
 use crate::cli::{self, UsageError};
 use crate::commands::report::output::print;
@@ -30,7 +30,7 @@ fn list() -> Result<()> {
     let mut out = std::io::stdout().lock();
     for named in NAMED {
         let w = named.workload()?;
-        let mib = Layout::new(&w, 1).len() >> 20;
+        let mib = WorkloadLayout::new(&w, 1).len() >> 20;
         let seconds = w.length().as_secs();
         writeln!(out, "{:14} {mib:5} MiB {seconds:4} s  {}", named.name, w.about)?;
     }
@@ -40,16 +40,16 @@ fn list() -> Result<()> {
 /// Runs a workload on memory of its own, and writes the truth about its touches.
 fn touch(o: &cli::Workload, name: &str) -> Result<()> {
     let workload = find(name)?;
-    let layout = Layout::new(&workload, o.seed);
+    let layout = WorkloadLayout::new(&workload, o.seed);
     let schedule = Schedule::new(&workload, &layout, o.duration)
         .map_err(|e| UsageError::new(e.to_string()))?;
     let file = o.truth.as_deref().map(OutputFile::create).transpose()?;
     let stop = Stop::at_signals()?;
     let arena = populated(&layout, o.seed)?;
     let populated = sys::monotonic();
-    let shared = layout.mappings().iter().any(|&(_, memory)| memory == Memory::Shared);
+    let shared = layout.mappings().iter().any(|&(_, memory)| memory == MemoryKind::Shared);
     let child = shared.then(SleepingChild::fork).transpose().context("cannot fork")?;
-    let running = Running::new(&workload, &layout, &arena, o.seed);
+    let running = RunningWorkload::new(&workload, &layout, &arena, o.seed);
     print((running.addresses(child.as_ref()).to_string() + "\n").as_bytes())?;
     let truth = running.all(&schedule, &stop)?.truth(name, populated);
     say(last_line(&truth));

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use isotherm_fleet::{Group, Keep, Lake, LakeRow, MINUTE_MS, Rows, read};
+use isotherm_fleet::{DiskLimits, Group, Lake, LakeRow, MINUTE_MS, Rows, read};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -51,7 +51,7 @@ fn reach(command: &mut Command, port: u16) -> &mut Command {
 /// Two minutes of two hosts, on a day that has ended.
 fn old_lake(dir: &Path) {
     for host in ["a", "b"] {
-        let mut lake = Lake::open(dir, host, Keep::default()).unwrap();
+        let mut lake = Lake::open(dir, host, DiskLimits::default()).unwrap();
         for minute in [DAY, DAY + MINUTE_MS] {
             let group = Group { host: host.into(), cgroup: "/g".into(), ..Group::default() };
             let row = LakeRow {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, Rate, RateSupport,
-    RegionView, Snapshot, TargetId, TargetView,
+    AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, Rate, RateSupport,
+    RegionView, Snapshot, TargetId, TargetView, UnknownPages,
 };
 use isotherm_record::{FileEndReason, Limits, RecordingHeader, TargetInfo, Writer};
 
@@ -60,7 +60,7 @@ fn snapshot(seq: u64, range: AddrRange, mappings: &Arc<Vec<Mapping>>) -> Snapsho
         rate: Rate { hz: i as f32, low: i as f32 / 2.0, high: i as f32 * 2.0 },
         touched_bp: if i > 0 { 10_000 } else { 0 },
         resident_bp: 10_000,
-        unknown_bp: Pages::default(),
+        unknown_bp: UnknownPages::default(),
         support: Some(RateSupport::MEASURED),
     };
     Snapshot {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use isotherm_core::{AddrRange, Attrs, Exposure, Nanos, Snapshot};
 use isotherm_record::{FileEndReason, Limits, RecordingHeader, TargetInfo, Writer};
-use isotherm_sim::{Machine, Memory, Ops, Pattern, run};
+use isotherm_sim::{Machine, MappingSpec, Ops, TouchPattern, run};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -24,9 +24,9 @@ fn mib(at: u64, len: u64) -> AddrRange {
 fn record(path: &Path, change: impl Fn(&mut Snapshot)) {
     let mut machine = Machine::new(3);
     let target = machine.spawn();
-    machine.map(target, mib(0, 32), Memory::anonymous()).unwrap();
-    machine.touch(target, mib(0, 8), Pattern::Poisson { hz: 20.0 }).unwrap();
-    machine.touch(target, mib(8, 8), Pattern::Poisson { hz: 0.05 }).unwrap();
+    machine.map(target, mib(0, 32), MappingSpec::anonymous()).unwrap();
+    machine.touch(target, mib(0, 8), TouchPattern::Poisson { hz: 20.0 }).unwrap();
+    machine.touch(target, mib(8, 8), TouchPattern::Poisson { hz: 0.05 }).unwrap();
     let ops = Ops::new(machine);
     let mut monitor = Exposure::new(ops.clone(), Attrs::default(), &[target], 1).unwrap();
     let facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, Attrs, MonitorKind, Snapshot, TargetId};
-use isotherm_sim::workload::{Layout, Named, Schedule, Workload, play};
+use isotherm_sim::workload::{Named, Schedule, Workload, WorkloadLayout, play};
 use isotherm_sim::{Accuracy, AccuracyBuilder, GroundTruth, MachineKind, ScoreStatistics};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -293,7 +293,7 @@ fn on_the_real_machine(name: &str) -> Right {
 fn on_the_simulated_machine(name: &str) -> Right {
     let named = Named::find(name).map(|n| n.workload());
     let w = named.unwrap_or_else(|| Workload::parse(&ladder())).unwrap();
-    let schedule = Schedule::new(&w, &Layout::new(&w, 1), Some(LENGTH)).unwrap();
+    let schedule = Schedule::new(&w, &WorkloadLayout::new(&w, 1), Some(LENGTH)).unwrap();
     let attrs = Attrs { monitor: MonitorKind::Regions, ..Attrs::default() };
     let played = play((name, &w), &schedule, 1, attrs).unwrap();
     right(&played.snapshots, played.target, &played.truth)

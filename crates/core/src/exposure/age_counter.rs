@@ -21,7 +21,7 @@ const WINDOW_PAGES: usize = 16;
 const BLOCK_WINDOWS: u64 = BLOCK_SIZE / PAGE_SIZE / WINDOW_PAGES as u64;
 /// Maximum number of sampled windows of a target: 32,768 pages with 12 bytes each. All targets together have twice
 /// as many, which they share by their memory. But each has some.
-const MAX_WINDOWS: u64 = 2048;
+const MAX_SAMPLED_WINDOWS: u64 = 2048;
 const MAX_WINDOWS_OF_ALL: u64 = 4096;
 const MIN_WINDOWS: u64 = 8;
 
@@ -409,7 +409,7 @@ impl AgeCounter {
         let all = all / WINDOW_PAGES as u64;
         let is_much = |windows: u64, shift: u32| {
             let (own, all) = (windows >> shift, all >> shift);
-            own > MAX_WINDOWS || all > MAX_WINDOWS_OF_ALL && own > MIN_WINDOWS
+            own > MAX_SAMPLED_WINDOWS || all > MAX_WINDOWS_OF_ALL && own > MIN_WINDOWS
         };
         let before = self.sampling;
         let Sampling { shift, blocks: whole } = &mut self.sampling;
@@ -420,7 +420,8 @@ impl AgeCounter {
         // Pages in swap and evicted pages of files have stamps too. The number of sampled windows varies by chance.
         let stamps: usize = self.blocks.values().map(|b| b.stamps.len()).sum();
         let counted = (stamps / WINDOW_PAGES) as u64;
-        let stored = if counted > MAX_WINDOWS / 8 * 9 { counted << (*shift).min(32) } else { 0 };
+        let stored =
+            if counted > MAX_SAMPLED_WINDOWS / 8 * 9 { counted << (*shift).min(32) } else { 0 };
         let mut gain = 0;
         let most = stored.max(blocks as u64 * BLOCK_WINDOWS);
         if is_much(most, *shift) || *shift >= *whole + MIN_GAIN {
@@ -803,7 +804,7 @@ mod tests {
         let row = ages.row(states(), at(20_000), 20_000);
         assert!(row.sampling >= 128, "{}", row.sampling);
         let pages: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
-        assert!(pages <= MAX_WINDOWS as usize * WINDOW_PAGES * 11 / 10, "{pages}");
+        assert!(pages <= MAX_SAMPLED_WINDOWS as usize * WINDOW_PAGES * 11 / 10, "{pages}");
         ages.begin((at(20_000), 20_000), 8192, || 8192 * 512, 100 * 8192 * 512);
         let less: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
         assert!(
@@ -827,7 +828,7 @@ mod tests {
             ages.cleared(start, &all, false, i * 10);
         }
         let pages: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
-        let most = MAX_WINDOWS as usize * WINDOW_PAGES;
+        let most = MAX_SAMPLED_WINDOWS as usize * WINDOW_PAGES;
         assert!((most / 4..most * 12 / 10).contains(&pages), "{pages}");
         let last = (1032 + 4000..1032 + 4064).map(|i| i * BLOCK_SIZE);
         let states = last.map(|start| BlockState { start, ..state(all) });
@@ -851,7 +852,7 @@ mod tests {
             (pages / WINDOW_PAGES as u64) >> ages.sampling.shift
         };
         let (of_all, of_each) = (windows(database), windows(process));
-        assert!((1024..=MAX_WINDOWS).contains(&of_all), "{of_all}");
+        assert!((1024..=MAX_SAMPLED_WINDOWS).contains(&of_all), "{of_all}");
         assert!((MIN_WINDOWS / 2..=MIN_WINDOWS).contains(&of_each), "{of_each}");
     }
 

@@ -23,7 +23,7 @@ const LARGE_WINDOWS: usize = 30_720;
 /// Borders are located down to pieces of this size in bytes.
 const FINE_BYTES: u64 = BLOCK_SIZE / 4;
 /// A sample untouched for at least this time counts as idle.
-const IDLE: Duration = Duration::from_millis(50);
+const IDLE_AFTER: Duration = Duration::from_millis(50);
 
 /// Whether a target with this number of blocks is large: clearing all of them would take too long.
 pub(super) fn is_large(blocks: usize) -> bool {
@@ -112,7 +112,7 @@ impl Sentinels {
 /// For an untouched sample: the time since which it is untouched, and the time of its last read, in ms.
 fn idle(piece: &Piece) -> Option<(u32, u32)> {
     let (at, read) = (piece.cleared_at()?, piece.read_at()?);
-    let idle = piece.is_quiet() && read.since(at) >= IDLE;
+    let idle = piece.is_quiet() && read.since(at) >= IDLE_AFTER;
     idle.then(|| (piece.window(0).touched, piece.read_ms()))
 }
 

@@ -5,7 +5,7 @@ use super::summary::WindowRow;
 use super::timing::ExposureTerms;
 use crate::bins::PAGES_PER_INDEPENDENT_OBSERVATION;
 use crate::borders::{
-    EXACT, FIRST_PASS, Group, GroupKind, Joined, MergeThresholds, as_old, cover, fit,
+    FIRST_PASS, GroupKind, Joined, MERGE_EQUAL, MergeThresholds, WindowGroup, as_old, cover, fit,
 };
 use crate::range::AddrRange;
 use crate::tuning::MAX_REGION_TURN;
@@ -29,13 +29,13 @@ pub(super) fn groups(
     now: u32,
     max: usize,
     all: bool,
-) -> Vec<Group> {
-    let first = if all { EXACT } else { FIRST_PASS };
+) -> Vec<WindowGroup> {
+    let first = if all { MERGE_EQUAL } else { FIRST_PASS };
     let mut joined = Joined::new(first, all, now);
     let parts = |p: &Piece, i: usize, out: &mut Joined| {
         if let Some(kind) = calm(p, t, first, now) {
             let windows = Some(((i, 0), (i, p.nr_windows())));
-            return out.push(Group { range: p.range, kind, windows });
+            return out.push(WindowGroup { range: p.range, kind, windows });
         }
         let lately = p.is_cleared_within(CLEARED_LATELY_MS, now);
         let push = |row: &WindowRow, out: &mut Joined| {
@@ -43,7 +43,10 @@ pub(super) fn groups(
             let range =
                 AddrRange::new(p.window_range(first).start, p.window_range(row.end - 1).end);
             let windows = Some(((i, first), (i, row.end)));
-            out.push_row(Group { range, kind: row.kind.at(now, lately), windows }, row.windows);
+            out.push_row(
+                WindowGroup { range, kind: row.kind.at(now, lately), windows },
+                row.windows,
+            );
         };
         match p.summary().filter(|_| !all) {
             Some(summary) => summary.rows.iter().for_each(|row| push(row, out)),

@@ -37,7 +37,7 @@ use self::rest::{FullRead, SnapshotQualitySums};
 use self::restrain::Restrain;
 use self::spending::{Extent, Spending};
 use self::target::{CalmRead, ExposureTarget};
-use self::timing::{CALM_INTERVAL, EARLY, ExposureTerms, Moment};
+use self::timing::{CALM_INTERVAL, EARLY_READS, ExposureTerms, Moment};
 use self::view::ViewBasis;
 use crate::ages::KeptAges;
 use crate::attrs::{Attrs, AttrsError};
@@ -256,7 +256,7 @@ impl<O: Space + Look> Exposure<O> {
         self.roster.targets = targets;
         let only_reads = result? == RoundKind::OnlyReads;
         let delays =
-            EARLY.iter().enumerate().filter(|(_, d)| **d < self.spending.round.mul_f64(0.7));
+            EARLY_READS.iter().enumerate().filter(|(_, d)| **d < self.spending.round.mul_f64(0.7));
         let armed = self.armed.iter().any(|(_, runs)| !runs.is_empty());
         let (mut early, mut late) = (Vec::new(), Vec::new());
         for (i, &delay) in delays.filter(|_| armed) {
@@ -318,7 +318,6 @@ impl<O: Space + Look> Exposure<O> {
     ) -> Result<RoundKind, OpsError> {
         self.armed.clear();
         self.cleared_at = now;
-        let nr_targets = targets.len().max(1);
         let mut blocks = std::mem::take(&mut self.blocks);
         let mut reactivated = Vec::with_capacity(targets.len());
         // A rest continues only with a snapshot.
@@ -362,30 +361,7 @@ impl<O: Space + Look> Exposure<O> {
             }
             let at = blocks.last().map_or(now, |b| b.read_at).max(now);
             let moment = Moment { at, ms: self.ms(at), ..moment };
-            w.running.update(at, moment.ran);
-            let pieces = &w.pieces;
-            // A round may read a part only, and at first there are no pieces.
-            let pages = || {
-                let read: u64 = blocks.iter().map(|b| u64::from(b.resident.count())).sum();
-                read.max(pieces.iter().map(|p| u64::from(p.nr_resident())).sum())
-            };
-            let nr_blocks = nr_blocks(&blocks, |b| b.start).max(w.nr_blocks);
-            if w.ages.is_new() {
-                resident += pages();
-            }
-            if w.ages.begin((moment.at, moment.ms), nr_blocks, pages, resident) {
-                w.recount(moment.ms);
-            }
-            let terms = self.terms(w);
-            starts.extend(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
-            if w.is_large() {
-                // Each round looks at other samples.
-                w.has_changed = true;
-                starts.extend(self.read_sentinels(w, &moment)?);
-                if w.is_new || self.spending.is_in_credit() {
-                    cut_at_borders(&mut w.pieces, &terms);
-                }
-            }
+            starts.extend(self.take_in(w, &blocks, within, &moment, &mut resident)?);
             starts.sort_unstable();
             reactivated.push(starts);
             if seemed_to_rest && w.was_touched {
@@ -406,6 +382,55 @@ impl<O: Space + Look> Exposure<O> {
         if !rest_ended && self.may_wait(now) {
             return Ok(RoundKind::OnlyReads);
         }
+        self.clear_planned(targets, reactivated, now)?;
+        Ok(RoundKind::Complete)
+    }
+
+    /// Takes in the blocks that were read of a target, and adds a new target's pages to `resident`. Returns the starts
+    /// of the pieces that were touched after a long idle time.
+    fn take_in(
+        &mut self,
+        w: &mut ExposureTarget,
+        blocks: &[Block],
+        within: AddrRange,
+        moment: &Moment,
+        resident: &mut u64,
+    ) -> Result<Vec<u64>, OpsError> {
+        w.running.update(moment.at, moment.ran);
+        let pieces = &w.pieces;
+        // A round may read a part only, and at first there are no pieces.
+        let pages = || {
+            let read: u64 = blocks.iter().map(|b| u64::from(b.resident.count())).sum();
+            read.max(pieces.iter().map(|p| u64::from(p.nr_resident())).sum())
+        };
+        let nr_blocks = nr_blocks(blocks, |b| b.start).max(w.nr_blocks);
+        if w.ages.is_new() {
+            *resident += pages();
+        }
+        if w.ages.begin((moment.at, moment.ms), nr_blocks, pages, *resident) {
+            w.recount(moment.ms);
+        }
+        let terms = self.terms(w);
+        let mut starts = w.read_all(blocks, within, moment, &terms, self.attrs.window);
+        if w.is_large() {
+            // Each round looks at other samples.
+            w.has_changed = true;
+            starts.extend(self.read_sentinels(w, moment)?);
+            if w.is_new || self.spending.is_in_credit() {
+                cut_at_borders(&mut w.pieces, &terms);
+            }
+        }
+        Ok(starts)
+    }
+
+    /// Clears the planned runs of all targets; `reactivated` has the starts of touched pieces for each target.
+    fn clear_planned(
+        &mut self,
+        targets: &mut [ExposureTarget],
+        reactivated: Vec<Vec<u64>>,
+        now: Nanos,
+    ) -> Result<(), OpsError> {
+        let nr_targets = targets.len().max(1);
         // Each round a different target clears first. The allowance that it does not use goes to the next
         // target.
         self.turn = self.turn.wrapping_add(1);
@@ -437,7 +462,7 @@ impl<O: Space + Look> Exposure<O> {
             self.clear(w, &runs, now)?;
         }
         self.spending.end_clears();
-        Ok(RoundKind::Complete)
+        Ok(())
     }
 
     /// Reads the memory of a target that may have changed, and only a sample of quiet memory. Returns `None` if

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::summary::PieceSummary;
-use super::timing::{EARLY, Elapsed, ExposureTerms, Moment, READS};
+use super::timing::{EARLY_READS, Elapsed, ExposureTerms, Moment, READS};
 use super::window::{Evidence, Window};
 use super::windows::Windows;
 use crate::ops::Seen;
@@ -432,7 +432,7 @@ impl Piece {
     /// Class of the next read of all memory, as an index among [`READS`].
     pub fn next_full(&mut self) -> usize {
         let Some(x) = &mut self.exposed else { return READS - 1 };
-        let class = EARLY.len() + usize::from(x.full);
+        let class = EARLY_READS.len() + usize::from(x.full);
         x.full = x.full.saturating_add(1);
         class.min(READS - 1)
     }
@@ -597,7 +597,7 @@ impl Piece {
                 },
             );
         }
-        if self.calm.is_none() && self.is_quiet() && class >= EARLY.len() {
+        if self.calm.is_none() && self.is_quiet() && class >= EARLY_READS.len() {
             self.calm = self.calm_down(t);
             if self.calm.is_some() {
                 self.windows.join();
@@ -615,9 +615,9 @@ impl Piece {
         t: &ExposureTerms,
     ) -> Option<f64> {
         // It was idle at an earlier read of all memory, or is presumed idle.
-        let idle = self.found.is_empty() && (class > EARLY.len() || self.is_presumed_idle());
+        let idle = self.found.is_empty() && (class > EARLY_READS.len() || self.is_presumed_idle());
         if new.is_empty() {
-            if idle || class >= EARLY.len() {
+            if idle || class >= EARLY_READS.len() {
                 self.exposed.as_mut()?.stirred = None;
             }
             return None;
@@ -636,7 +636,7 @@ impl Piece {
         let x = self.exposed.as_mut()?;
         if idle && !much {
             x.stirred = Some(idle_for as f32);
-        } else if class >= EARLY.len() {
+        } else if class >= EARLY_READS.len() {
             x.stirred = None;
         }
         much.then_some(idle_for)
@@ -762,16 +762,7 @@ impl Piece {
             Some(_) => (0..self.nr_windows()).map(|i| self.presumed_of(i)).collect(),
             None => Vec::new(),
         };
-        // If only a sample of the piece was cleared, the rest keeps its presumed rate.
-        let presumed_now = match self.presumed {
-            _ if whole || self.coarse => None,
-            Some(p) => Some(p),
-            None => {
-                let before = (0..self.nr_windows()).map(|i| self.evidence(i, t));
-                let before = before.fold(Evidence::default(), Evidence::plus);
-                Some(Presumed { hz: before.d / before.e.max(1e-6), until: 0, since: since.at })
-            }
-        };
+        let presumed_now = self.presumed_after_clear(whole, &since, t);
         let shown = self.exposure(t);
         self.summary = None;
         let first = self.coarse && !self.was_cleared();
@@ -809,15 +800,7 @@ impl Piece {
         if !self.hides() {
             self.hides_since = since.at;
         }
-        // If no page of a sample is visible, the whole coarse piece counts as hidden.
-        let all = (self.coarse && armed.is_empty()).then(|| self.resident());
-        let most = if all.is_some() { 1 } else { usize::MAX };
-        let hidden = |mask: &PageMask| all.unwrap_or_else(|| mask.and(&span));
-        let reported = c.hidden.iter().take(most).map(|(why, mask)| (*why, hidden(mask)));
-        // The clear of a sample need not report what is hidden beside it.
-        let beside = self.hidden().filter(|_| !whole && !self.coarse);
-        let beside = beside.map(|(why, mask)| (why, mask.without(&described)));
-        self.hide(reported.chain(beside).collect());
+        self.note_hidden(c, &armed, &described, whole);
         self.presumed = presumed_now;
         if whole || self.coarse {
             self.whole_at = since.at;
@@ -833,6 +816,39 @@ impl Piece {
             stirred: None,
             was_hz,
         });
+    }
+
+    /// The rate that the pages which a clear left out keep: if only a sample of the piece was cleared, the rest keeps
+    /// its presumed rate.
+    fn presumed_after_clear(
+        &self,
+        whole: bool,
+        since: &Moment,
+        t: &ExposureTerms,
+    ) -> Option<Presumed> {
+        match self.presumed {
+            _ if whole || self.coarse => None,
+            Some(p) => Some(p),
+            None => {
+                let before = (0..self.nr_windows()).map(|i| self.evidence(i, t));
+                let before = before.fold(Evidence::default(), Evidence::plus);
+                Some(Presumed { hz: before.d / before.e.max(1e-6), until: 0, since: since.at })
+            }
+        }
+    }
+
+    /// Notes the pages that a clear has reported as hidden; `described` are all pages that it reports on.
+    fn note_hidden(&mut self, c: &Cleared, armed: &PageMask, described: &PageMask, whole: bool) {
+        let span = self.span();
+        // If no page of a sample is visible, the whole coarse piece counts as hidden.
+        let all = (self.coarse && armed.is_empty()).then(|| self.resident());
+        let most = if all.is_some() { 1 } else { usize::MAX };
+        let hidden = |mask: &PageMask| all.unwrap_or_else(|| mask.and(&span));
+        let reported = c.hidden.iter().take(most).map(|(why, mask)| (*why, hidden(mask)));
+        // The clear of a sample need not report what is hidden beside it.
+        let beside = self.hidden().filter(|_| !whole && !self.coarse);
+        let beside = beside.map(|(why, mask)| (why, mask.without(described)));
+        self.hide(reported.chain(beside).collect());
     }
 
     /// Sets the invisible pages, by reason.

@@ -77,7 +77,7 @@ const MAX_TURN_PIECES: usize = 8;
 const SLOW_HZ: f64 = 2.0;
 /// A region whose age is more than this many times its turn gets turns less often, but at least every few
 /// seconds: see [`LONG_REGION_TURN`].
-const SETTLED: u32 = 4;
+const SETTLED_TURNS: u32 = 4;
 /// A region with fewer bytes is small: a shootdown there measures less memory than elsewhere: see
 /// [`MAX_REGION_TURN`].
 const SMALL_REGION_BYTES: u64 = 1 << 20;
@@ -578,7 +578,7 @@ impl Planner<'_> {
             _ if is_sampled(region) && self.few && !self.restless => turn,
             _ => LONG_REGION_TURN,
         };
-        (region.age / SETTLED).clamp(turn, turn.max(long))
+        (region.age / SETTLED_TURNS).clamp(turn, turn.max(long))
     }
 
     /// Spends a part of the remaining allowance on slow memory without a clear for the longest time: its

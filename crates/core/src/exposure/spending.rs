@@ -47,7 +47,7 @@ const MIN_ROUND_SHARE: f64 = 1e-3;
 const SWEEP_SHARE: f64 = 0.1;
 /// CPU seconds in addition to the budget for the first clears of memory that is added later, and the share of the
 /// budget that refills this account.
-const BURST: f64 = 1.0;
+const BURST_SECONDS: f64 = 1.0;
 const BURST_SHARE: f64 = 0.05;
 /// Rounds between two turns of a region: four are an interval; half a round is subtracted for jitter.
 const TURN_ROUNDS: f64 = 3.5;
@@ -173,7 +173,7 @@ impl Spending {
             longest: longest(attrs),
             seconds: TokenBucket::new(budget),
             shootdowns: shootdowns(attrs),
-            burst: TokenBucket::with(BURST_SHARE * budget, BURST),
+            burst: TokenBucket::with(BURST_SHARE * budget, BURST_SECONDS),
             asking: TokenBucket::new(ASKING_SHARE * budget),
             swept: (0, 0),
             reading: 0.0,

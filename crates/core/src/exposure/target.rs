@@ -1,6 +1,7 @@
 //! The state of a target.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use super::timing::{ExposureTerms, MAX_SCHED_DELAY_S, Moment};
 use super::view::{ViewBasis, Viewed, project, update_ages};
 use crate::ages::PageAges;
 use crate::bins::PAGES_PER_INDEPENDENT_OBSERVATION;
-use crate::borders::Group;
+use crate::borders::WindowGroup;
 use crate::call::TargetId;
 use crate::ops::{Activity, Ask, Mapping, MappingKind, Seen};
 use crate::page_mask::PageMask;
@@ -299,8 +300,15 @@ impl ExposureTarget {
         if bounds.end == u64::MAX {
             self.ages.end_gap();
         }
+        self.replace_pieces(begin..at, new);
+        self.reactivate(&stretches, now);
+        reactivated
+    }
+
+    /// Removes the pieces of `read` that have been missing too often, and adds `new` ones.
+    fn replace_pieces(&mut self, read: Range<usize>, new: Vec<Piece>) {
         let is_gone = |p: &Piece| p.missing >= MAX_MISSED_READS;
-        let some_are_gone = self.pieces[begin..at].iter().any(is_gone);
+        let some_are_gone = self.pieces[read].iter().any(is_gone);
         if some_are_gone {
             let ages = &mut self.ages;
             self.pieces.retain(|p| {
@@ -321,8 +329,6 @@ impl ExposureTarget {
         if has_changed || self.pieces.is_empty() {
             self.nr_blocks = nr_blocks(&self.pieces, Piece::block);
         }
-        self.reactivate(&stretches, now);
-        reactivated
     }
 
     /// Handles reactivated pieces, given as start address and idle time in s.
@@ -448,7 +454,7 @@ impl ExposureTarget {
     }
 
     /// The ranges of these pieces, joined within mappings: no range crosses the end of a mapping.
-    pub fn joined(&self, pieces: std::ops::Range<usize>) -> Vec<AddrRange> {
+    pub fn joined(&self, pieces: Range<usize>) -> Vec<AddrRange> {
         let mut out: Vec<AddrRange> = Vec::new();
         for range in self.pieces[pieces].iter().map(|p| p.range) {
             let begins = self.visible.binary_search_by_key(&range.start, |r| r.start).is_ok();
@@ -623,7 +629,7 @@ impl ExposureTarget {
         let mut groups = groups(&self.pieces, &areas, &b.terms, b.now.ms, room, windows);
         self.left_out = leave_out(&mut groups, room, |g| g.range.len());
         let before = std::mem::take(&mut self.regions);
-        let view = |g: &Group| project(g, &self.pieces, known_at(&before, g.range), b);
+        let view = |g: &WindowGroup| project(g, &self.pieces, known_at(&before, g.range), b);
         let viewed: Vec<Viewed> = groups.iter().map(view).collect();
         for (group, level) in groups.iter().zip(viewed.iter().map(|v| &v.level)) {
             level.iter().for_each(|level| update_ages(group, &mut self.pieces, level));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::time::Nanos;
 
 /// Delays of the early reads after a clear. Two per decade are sufficient to estimate a rate.
-pub(super) const EARLY: [Duration; 6] = [
+pub(super) const EARLY_READS: [Duration; 6] = [
     Duration::from_millis(1),
     Duration::from_millis(3),
     Duration::from_millis(10),
@@ -14,7 +14,7 @@ pub(super) const EARLY: [Duration; 6] = [
     Duration::from_millis(300),
 ];
 /// The early reads, the next four reads of all memory, and one class for all later reads.
-pub(super) const READS: usize = EARLY.len() + 5;
+pub(super) const READS: usize = EARLY_READS.len() + 5;
 
 /// While nothing changes, memory is cleared and a snapshot published about once in this time. The rounds
 /// between only read.

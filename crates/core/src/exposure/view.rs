@@ -9,7 +9,7 @@ use super::published::PublishedRegion;
 use super::timing::{ExposureTerms, Moment, READS};
 use super::window::Window;
 use crate::bins::{Bin, Mixture, first_touch_rate, misfit, touched_share};
-use crate::borders::{Group, GroupKind, WindowPlace};
+use crate::borders::{GroupKind, WindowGroup, WindowPlace};
 use crate::estimator::Rate;
 use crate::range::PAGE_SIZE;
 use crate::region::to_bp;
@@ -17,7 +17,7 @@ use crate::snapshot::RegionView;
 use crate::support::RateSupport;
 use crate::time::Nanos;
 use crate::tuning::{NO_HEAT_HZ, PARTLY_TOUCHED_LLR, UNTOUCHED_LEVEL};
-use crate::unknown::{Pages, Unknown};
+use crate::unknown::{Unknown, UnknownPages};
 
 /// Exposures that began at most this many rounds ago describe the present.
 const FRESH_ROUNDS: u32 = 9;
@@ -67,7 +67,7 @@ pub(super) struct Viewed {
 
 /// The view of a group as a region.
 pub(super) fn project(
-    group: &Group,
+    group: &WindowGroup,
     pieces: &[Piece],
     before: Option<&PublishedRegion>,
     b: &ViewBasis,
@@ -93,7 +93,7 @@ pub(super) fn project(
         rate,
         touched_bp: if hz > 0.0 { to_bp(share).max(1) } else { 0 },
         resident_bp: to_bp(resident),
-        unknown_bp: Pages(counts.unknown.map(|n| to_bp(n as f64 / pages))),
+        unknown_bp: UnknownPages(counts.unknown.map(|n| to_bp(n as f64 / pages))),
         support: Some(RateSupport::of(counts.measured, counts.extended, visible)),
     };
     // Enough recently observed pages represent the whole region.
@@ -104,7 +104,7 @@ pub(super) fn project(
     Viewed { view, visible, covered, level: Some(level) }
 }
 
-fn absent(group: &Group) -> Viewed {
+fn absent(group: &WindowGroup) -> Viewed {
     let view = RegionView {
         range: group.range,
         accesses_bp: 0,
@@ -112,7 +112,7 @@ fn absent(group: &Group) -> Viewed {
         rate: Rate { hz: 0.0, low: 0.0, high: 0.0 },
         touched_bp: 0,
         resident_bp: 0,
-        unknown_bp: Pages::default(),
+        unknown_bp: UnknownPages::default(),
         support: Some(RateSupport::MEASURED),
     };
     Viewed { view, visible: 0, covered: 0, level: None }
@@ -293,7 +293,7 @@ fn age(
 }
 
 /// Stores the heat of the view in the windows of its group.
-pub(super) fn update_ages(group: &Group, pieces: &mut [Piece], level: &Level) {
+pub(super) fn update_ages(group: &WindowGroup, pieces: &mut [Piece], level: &Level) {
     let Some((from, to)) = group.windows else { return };
     let places: Vec<_> = spans(pieces, from, to).collect();
     for (p, first, end) in places {

@@ -1,6 +1,6 @@
 //! The state of a window.
 
-use super::timing::{EARLY, READS};
+use super::timing::{EARLY_READS, READS};
 use crate::bins::llr_is_below;
 use crate::tuning::UNTOUCHED_LEVEL;
 
@@ -106,7 +106,7 @@ impl Window {
     /// Adds a read `seconds` after the previous one that found `count` newly touched pages.
     pub fn add(&mut self, count: u16, seconds: f64, class: usize) {
         let idle = self.current.d == 0.0 && self.carried.d == 0.0;
-        if idle && class >= EARLY.len() && count > self.pages / 2 {
+        if idle && class >= EARLY_READS.len() && count > self.pages / 2 {
             self.burst = Burst::Current;
         }
         let left = f32::from(self.pages) - self.current.d - f32::from(count) / 2.0;

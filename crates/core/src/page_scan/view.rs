@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::piece::{Page, ScannedPiece};
-use crate::borders::{Group, GroupKind, join_first};
+use crate::borders::{GroupKind, WindowGroup, join_first};
 use crate::estimator::{Rate, rate};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::to_bp;
@@ -12,12 +12,12 @@ use crate::snapshot::RegionView;
 use crate::support::RateSupport;
 use crate::survey::BLOCK_SIZE;
 use crate::tuning::{NO_HEAT_HZ, PARTLY_TOUCHED_LLR, UNTOUCHED_LEVEL};
-use crate::unknown::{Pages, Unknown};
+use crate::unknown::{Unknown, UnknownPages};
 
 /// The pages of a piece as groups of similar pages; with `exact`, of equal pages.
-pub(super) fn parts(piece: &ScannedPiece, now: u32, exact: bool) -> Vec<Group> {
+pub(super) fn parts(piece: &ScannedPiece, now: u32, exact: bool) -> Vec<WindowGroup> {
     let unseen = piece.unseen().without(&piece.reported);
-    let mut out: Vec<Group> = Vec::new();
+    let mut out: Vec<WindowGroup> = Vec::new();
     let mut before = None;
     for (i, page) in piece.pages(piece.range) {
         let kind = if !piece.resident.contains(i) {
@@ -42,7 +42,7 @@ pub(super) fn parts(piece: &ScannedPiece, now: u32, exact: bool) -> Vec<Group> {
             }
             None => {
                 let range = AddrRange::new(start, start + PAGE_SIZE);
-                out.push(Group { range, kind, windows: None });
+                out.push(WindowGroup { range, kind, windows: None });
             }
         }
         before = Some(kind);
@@ -140,7 +140,7 @@ pub(super) fn view(
         rate,
         touched_bp: if is_touched { to_bp(share).max(1) } else { 0 },
         resident_bp: to_bp(counts.resident as f64 / pages),
-        unknown_bp: Pages(counts.unknown.map(|n| to_bp(n as f64 / pages))),
+        unknown_bp: UnknownPages(counts.unknown.map(|n| to_bp(n as f64 / pages))),
         support: Some(RateSupport::MEASURED),
     }
 }

@@ -45,7 +45,7 @@ impl fmt::Display for Aim {
 const HISTORY: Duration = Duration::from_secs(3600);
 /// The monitor counts ages each minute. isotherm pages out nothing more of a process whose ages are late by this time, or
 /// by two snapshots if these are longer.
-const LATE: Duration = Duration::from_secs(15);
+const MAX_AGE_DELAY: Duration = Duration::from_secs(15);
 /// Shortest time after which the returns are known well enough to stop at once,
 const MIN_STOP_TIME: Duration = Duration::from_secs(10);
 /// if they are this many times the allowed returns.
@@ -144,7 +144,7 @@ impl Aims {
             let named = |s| AimStep { scheme: scheme.clone(), group: group.clone(), ..s };
             steps.extend(step.map(named));
         };
-        let late = LATE.max(snapshot.end.since(snapshot.start) * 2);
+        let late = MAX_AGE_DELAY.max(snapshot.end.since(snapshot.start) * 2);
         let oldest = now.0.saturating_sub((CHOICE_INTERVAL + late).as_nanos() as u64) as f64 / 1e9;
         for (path, group) in &mut self.groups {
             group.curves.retain(|_, curve| curve.end().is_some_and(|end| end >= oldest));

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use super::super::stats::SkipReason;
 use super::super::testing::{Asked, Desk, PageOutcome, snapshot, target, view};
-use super::super::{Engine, GroupCache, Mark, Metrics, Pattern, Quota, Scheme, Watermarks};
+use super::super::{
+    Engine, GroupCache, Metrics, Pattern, Quota, Scheme, WatermarkMetric, Watermarks,
+};
 use super::*;
 use crate::act::{Action, PageFilter, PageKind};
 use crate::ages::PageAges;
@@ -369,7 +371,7 @@ fn choices_are_steps_once_the_scheme_acts() {
     let aim = Some(Aim::Refaults(6_000));
     let interval = Duration::from_secs(1);
     let (high, mid, low) = (5000, 4000, 2000);
-    let watermarks = Some(Watermarks { metric: Mark::Free, interval, high, mid, low });
+    let watermarks = Some(Watermarks { metric: WatermarkMetric::Free, interval, high, mid, low });
     let scheme =
         Scheme { aim, watermarks, ..Scheme::new("s", Pattern::default(), Action::PageOut) };
     let mut world = World::new(Aim::Refaults(6_000), 0);

@@ -10,7 +10,7 @@ use super::definition::Scheme;
 use super::error::SchemeError;
 use super::metrics::Metrics;
 use super::running::{Running, Step};
-use super::stats::{Event, Stats};
+use super::stats::{ActionEvent, Stats};
 use crate::act::{Act, Action, Support};
 use crate::call::OpsError;
 use crate::snapshot::Snapshot;
@@ -122,7 +122,7 @@ impl Engine {
         snapshot: &Snapshot,
         metrics: &Metrics,
         act: &mut dyn Act,
-        log: &mut Vec<Event>,
+        log: &mut Vec<ActionEvent>,
     ) -> Result<(), OpsError> {
         if self.running.iter().any(|r| r.scheme.action == Action::WillNeed) {
             self.absent.note(snapshot);

@@ -9,7 +9,7 @@ use crate::act::{Action, Destination, Destinations, Failure, PageFilter, PageKin
 use crate::call::TargetId;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::RegionView;
-use crate::unknown::{Pages, Unknown};
+use crate::unknown::{Unknown, UnknownPages};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -27,11 +27,15 @@ fn cold(at: u64) -> RegionView {
 }
 
 /// One target with these regions, at `ms`.
-fn step(engine: &mut Engine, desk: &mut Desk, ms: u64, regions: &[RegionView]) -> Vec<Event> {
+fn step(engine: &mut Engine, desk: &mut Desk, ms: u64, regions: &[RegionView]) -> Vec<ActionEvent> {
     try_step(engine, desk, &snapshot(ms, vec![target(1, regions)])).unwrap()
 }
 
-fn try_step(engine: &mut Engine, desk: &mut Desk, s: &Snapshot) -> Result<Vec<Event>, OpsError> {
+fn try_step(
+    engine: &mut Engine,
+    desk: &mut Desk,
+    s: &Snapshot,
+) -> Result<Vec<ActionEvent>, OpsError> {
     let mut log = Vec::new();
     engine.step(s.end, s, &Metrics::default(), desk, &mut log).map(|()| log)
 }
@@ -48,7 +52,7 @@ fn matching_regions_are_acted_on_and_reported() {
     let young = view(16, 16, 0.0, SECOND);
     let log = step(&mut engine, &mut desk, 5000, &[cold(0), young, cold(32)]);
     assert_eq!(desk.take(), [pages(0, 16), pages(32, 16)]);
-    let Event { at, ref scheme, ref action, target, range, age, outcome, .. } = log[1];
+    let ActionEvent { at, ref scheme, ref action, target, range, age, outcome, .. } = log[1];
     assert_eq!((at.0, &**scheme, action), (5_000_000_000, "old", &Action::PageOut));
     assert_eq!((target, range, age), (TargetId(1), pages(32, 16), 60 * SECOND));
     let Outcome::Acted(done) = outcome else { panic!("{outcome:?}") };
@@ -58,8 +62,8 @@ fn matching_regions_are_acted_on_and_reported() {
     assert_eq!((stats.tried, stats.applied, stats.failed), (all, all, Count::default()));
 }
 
-fn unknown(bp: u32) -> Pages<u32> {
-    let mut unknown = Pages::default();
+fn unknown(bp: u32) -> UnknownPages<u32> {
+    let mut unknown = UnknownPages::default();
     unknown.0[Unknown::Shared.index()] = bp;
     unknown
 }
@@ -182,7 +186,7 @@ fn filters_of_pages_and_the_second_look_are_handed_on() {
 
 #[test]
 fn each_keeps_to_its_interval_and_its_watermarks() {
-    let metric = Mark::Free;
+    let metric = WatermarkMetric::Free;
     let marks = Watermarks { metric, interval: SECOND, high: 5000, mid: 4000, low: 2000 };
     let slow = Scheme { apply_interval: 3 * SECOND, ..scheme("slow", Action::Stat) };
     let off = Scheme { watermarks: Some(marks), ..scheme("off", Action::Stat) };
@@ -307,8 +311,7 @@ fn a_target_that_is_gone_is_counted_and_the_others_have_their_turn() {
     let log = try_step(&mut engine, &mut desk, &all).unwrap();
     let targets: Vec<_> = desk.asked.iter().map(|(a, _)| a.target.0).collect();
     assert_eq!(targets, [0, 0, 2, 2]);
-    let gone =
-        |e: &&Event| matches!(e.outcome, Outcome::Acted(a) if a.failure == Some(Failure::Gone));
+    let gone = |e: &&ActionEvent| matches!(e.outcome, Outcome::Acted(a) if a.failure == Some(Failure::Gone));
     assert_eq!(log.iter().filter(gone).count(), 1);
     assert_eq!((stats(&engine, 0).applied.regions, stats(&engine, 0).failed.regions), (4, 1));
 }
@@ -382,7 +385,7 @@ fn goals_alone_have_huge_pages_made_and_split() {
 
 /// One page per window, while 20 to 50 % of memory is free; checked every 5 s.
 fn marked() -> Scheme {
-    let metric = Mark::Free;
+    let metric = WatermarkMetric::Free;
     let marks = Watermarks { metric, interval: 5 * SECOND, high: 5000, mid: 4000, low: 2000 };
     let quota = Quota { bytes: Some(PAGE_SIZE), ..Quota::default() };
     Scheme { watermarks: Some(marks), quota, ..scheme("s", Action::Cold) }

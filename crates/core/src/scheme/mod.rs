@@ -41,5 +41,5 @@ pub use pattern::{Pattern, hz_of_percent, mean_hz};
 pub use price::Prices;
 pub use priority::{Histogram, Weights, score};
 pub use quota::Quota;
-pub use stats::{Count, Event, Outcome, SkipReason, Stats};
-pub use watermarks::{Mark, Watermarks};
+pub use stats::{ActionEvent, Count, Outcome, SkipReason, Stats};
+pub use watermarks::{WatermarkMetric, Watermarks};

@@ -14,7 +14,7 @@ use super::metrics::Metrics;
 use super::priority::Histogram;
 use super::queue::{Place, Queue};
 use super::quota::Charge;
-use super::stats::{Event, Outcome, SkipReason, Stats};
+use super::stats::{ActionEvent, Outcome, SkipReason, Stats};
 use super::watermarks::Gate;
 use crate::act::{Act, Action, Applied, Budget, Cause, Failure, PageFilter, PageKind, Work};
 use crate::call::{OpsError, TargetId};
@@ -125,7 +125,7 @@ impl Running {
         step: &Step<'_>,
         taken: &mut Acted,
         act: &mut dyn Act,
-        log: &mut Vec<Event>,
+        log: &mut Vec<ActionEvent>,
     ) -> Result<(), OpsError> {
         if self.scheme.aim.is_some() {
             self.aims.observe(step.snapshot, step.metrics);
@@ -213,7 +213,7 @@ impl Running {
         step: &Step<'_>,
         queue: &mut Queue,
         act: &mut dyn Act,
-        log: &mut Vec<Event>,
+        log: &mut Vec<ActionEvent>,
     ) -> Result<(), OpsError> {
         let unit = self.scheme.unit();
         for _ in 0..MAX_BATCHES {
@@ -300,7 +300,13 @@ impl Running {
     }
 
     /// Records the result for the processed part of a candidate.
-    fn account(&mut self, step: &Step<'_>, c: &Candidate, done: &Applied, log: &mut Vec<Event>) {
+    fn account(
+        &mut self,
+        step: &Step<'_>,
+        c: &Candidate,
+        done: &Applied,
+        log: &mut Vec<ActionEvent>,
+    ) {
         let counts_only = self.scheme.action == Action::Stat;
         let charged = if counts_only { done.tried } else { done.applied };
         // Skipped memory also costs time, as in the kernel. Without it, a scheme that finds all memory in use
@@ -332,7 +338,7 @@ impl Running {
     }
 
     /// Records that the target of a candidate is gone.
-    fn fail(&mut self, step: &Step<'_>, c: &Candidate, log: &mut Vec<Event>) {
+    fn fail(&mut self, step: &Step<'_>, c: &Candidate, log: &mut Vec<ActionEvent>) {
         let tried = c.range.len();
         self.stats.tried.add(tried);
         self.stats.failed.add(tried);
@@ -340,15 +346,21 @@ impl Running {
         log.push(self.event(step, c, Outcome::Acted(gone)));
     }
 
-    fn pass(&mut self, step: &Step<'_>, c: &Candidate, why: SkipReason, log: &mut Vec<Event>) {
+    fn pass(
+        &mut self,
+        step: &Step<'_>,
+        c: &Candidate,
+        why: SkipReason,
+        log: &mut Vec<ActionEvent>,
+    ) {
         self.stats.passed[why.index()].add(c.range.len());
         if step.log_passed {
             log.push(self.event(step, c, Outcome::Passed(why)));
         }
     }
 
-    fn event(&self, step: &Step<'_>, c: &Candidate, outcome: Outcome) -> Event {
-        Event {
+    fn event(&self, step: &Step<'_>, c: &Candidate, outcome: Outcome) -> ActionEvent {
+        ActionEvent {
             at: step.now,
             window: self.charge.windows,
             scheme: self.scheme.name.clone(),

@@ -123,7 +123,7 @@ impl Stats {
 
 /// An event: one action of a scheme, or one skipped part.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event {
+pub struct ActionEvent {
     /// time of the event
     pub at: Nanos,
     /// number of the quota window; the first is 1

@@ -12,7 +12,7 @@ use crate::range::{AddrRange, PAGE_SIZE, join_touching};
 use crate::snapshot::{RegionView, Snapshot, TargetView};
 use crate::support::RateSupport;
 use crate::time::Nanos;
-use crate::unknown::Pages;
+use crate::unknown::UnknownPages;
 
 /// `len` pages from page `at` on.
 pub fn pages(at: u64, len: u64) -> AddrRange {
@@ -30,7 +30,7 @@ pub fn view(at: u64, len: u64, hz: f64, age: Duration) -> RegionView {
         rate: Rate { hz, low: hz, high: hz },
         touched_bp,
         resident_bp: 10_000,
-        unknown_bp: Pages::default(),
+        unknown_bp: UnknownPages::default(),
         support: Some(RateSupport::MEASURED),
     }
 }

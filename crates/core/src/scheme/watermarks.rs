@@ -14,7 +14,7 @@ use crate::time::Nanos;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Watermarks {
     /// the metric
-    pub metric: Mark,
+    pub metric: WatermarkMetric,
     /// check interval
     pub interval: Duration,
     /// inactive above this mark
@@ -27,7 +27,7 @@ pub struct Watermarks {
 
 /// The metric of watermarks, as a share of 10,000.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Mark {
+pub enum WatermarkMetric {
     /// free memory
     Free,
     /// unusable free space index
@@ -62,9 +62,9 @@ impl Gate {
         }
         let over = self.checked.replace(now).map(|at| now.since(at));
         let metric = match &marks.metric {
-            Mark::Free => metrics.free_bp,
-            Mark::Fragmentation => metrics.fragmentation_bp,
-            Mark::Stalled(of) => {
+            WatermarkMetric::Free => metrics.free_bp,
+            WatermarkMetric::Fragmentation => metrics.fragmentation_bp,
+            WatermarkMetric::Stalled(of) => {
                 let stalled = metrics.of(of).and_then(|f| f.pressure).map(|p| p.stalled);
                 let before = std::mem::replace(&mut self.stalled, stalled);
                 stalled.zip(before).zip(over).map(|((now, then), over)| {
@@ -97,13 +97,13 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn marks(metric: Mark) -> Watermarks {
+    fn marks(metric: WatermarkMetric) -> Watermarks {
         Watermarks { metric, interval: 5 * SECOND, high: 5000, mid: 4000, low: 2000 }
     }
 
     fn open(gate: &mut Gate, second: u64, free_bp: Option<u32>) -> bool {
         let metrics = Metrics { free_bp, ..Metrics::default() };
-        gate.is_open(&marks(Mark::Free), Nanos(second * 1_000_000_000), &metrics)
+        gate.is_open(&marks(WatermarkMetric::Free), Nanos(second * 1_000_000_000), &metrics)
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_closed_gate_has_the_time_of_its_next_check() {
-        let (mut gate, marks) = (Gate::default(), marks(Mark::Free));
+        let (mut gate, marks) = (Gate::default(), marks(WatermarkMetric::Free));
         assert_eq!(gate.closed_until(&marks), None);
         open(&mut gate, 7, Some(9000));
         open(&mut gate, 8, Some(9000));
@@ -155,7 +155,7 @@ mod tests {
             let pressure = Some(Pressure { stalled, ..Pressure::default() });
             let machine = MemoryMetrics { pressure, ..MemoryMetrics::default() };
             let metrics = Metrics { machine, ..Metrics::default() };
-            let marks = marks(Mark::Stalled(Scope::Machine));
+            let marks = marks(WatermarkMetric::Stalled(Scope::Machine));
             gate.is_open(&marks, Nanos(second * 1_000_000_000), &metrics)
         };
         assert!(!open(0, 90_000), "nothing is known yet");
@@ -166,11 +166,12 @@ mod tests {
 
     #[test]
     fn contradictory_marks_are_refused() {
-        let check = |high, mid, low| Watermarks { high, mid, low, ..marks(Mark::Free) }.check();
+        let check =
+            |high, mid, low| Watermarks { high, mid, low, ..marks(WatermarkMetric::Free) }.check();
         assert_eq!(check(5000, 4000, 2000), Ok(()));
         assert!(check(4000, 5000, 2000).is_err() && check(5000, 4000, 4001).is_err());
         assert!(check(10_001, 4000, 2000).is_err());
-        let never = Watermarks { interval: Duration::ZERO, ..marks(Mark::Free) };
+        let never = Watermarks { interval: Duration::ZERO, ..marks(WatermarkMetric::Free) };
         assert_eq!(never.check(), Err(SchemeError::WatermarkInterval));
     }
 }

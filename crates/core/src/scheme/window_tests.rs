@@ -76,7 +76,7 @@ fn run(
     desk: &mut Desk,
     at: &[u64],
     s: impl Fn(u64) -> Snapshot,
-) -> Vec<Vec<Event>> {
+) -> Vec<Vec<ActionEvent>> {
     let step = |&ms: &u64| {
         let (snapshot, mut log) = (s(ms), Vec::new());
         engine.step(snapshot.end, &snapshot, &Metrics::default(), desk, &mut log).unwrap();
@@ -85,7 +85,7 @@ fn run(
     at.iter().map(step).collect()
 }
 
-fn done(event: &Event) -> Applied {
+fn done(event: &ActionEvent) -> Applied {
     match event.outcome {
         Outcome::Acted(done) => done,
         Outcome::Passed(_) => Applied::default(),
@@ -298,7 +298,7 @@ fn memory_beyond_the_share_keeps_its_order() {
     let most = |at| RegionView { resident_bp: 9_000, ..view(at, 100, 0.0, 600 * SECOND) };
     let all = [most(0), most(100), most(200)];
     let steps = run(&mut engine, &mut desk, &[0, 1000], |ms| snapshot(ms, vec![target(1, &all)]));
-    let acted = |log: &Vec<Event>| log.iter().map(|e| e.range).collect::<Vec<_>>();
+    let acted = |log: &Vec<ActionEvent>| log.iter().map(|e| e.range).collect::<Vec<_>>();
     assert_eq!(join_touching(acted(&steps[0])), [pages(0, 150)]);
     assert_eq!(join_touching(acted(&steps[1])), [pages(150, 150)]);
     assert!(steps.iter().flat_map(acted).is_sorted());

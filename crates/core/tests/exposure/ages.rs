@@ -41,7 +41,7 @@ fn happen(ops: &Ops, target: TargetId, change: &Change) -> Option<AddrRange> {
         Change::Touch(at, len, hz) => _ = m.touch(target, within(at, len), poisson(hz)),
         Change::Once(at, len) => {
             let every = ms(1);
-            if m.touch(target, within(at, len), Pattern::Periodic { every }).is_ok() {
+            if m.touch(target, within(at, len), TouchPattern::Periodic { every }).is_ok() {
                 m.advance(ms(1));
                 m.rest(target, within(at, len)).unwrap();
             }
@@ -53,7 +53,7 @@ fn happen(ops: &Ops, target: TargetId, change: &Change) -> Option<AddrRange> {
         Change::Show(at, len) => m.set_unknown(target, within(at, len), None).unwrap(),
         Change::Remap(at, len) => {
             m.unmap(target, within(at, len)).unwrap();
-            m.map(target, within(at, len), Memory::anonymous()).unwrap();
+            m.map(target, within(at, len), MappingSpec::anonymous()).unwrap();
             return Some(within(at, len));
         }
     }
@@ -149,7 +149,7 @@ fn ages_are_true(
     strict: bool,
 ) -> Result<(), TestCaseError> {
     let (ops, target) = machine(seed, |m, t| {
-        m.map(t, pages(0, 4096), Memory::anonymous()).unwrap();
+        m.map(t, pages(0, 4096), MappingSpec::anonymous()).unwrap();
     });
     let mut pages = Pages { mapped: vec![Nanos(0); 4096], read: vec![Nanos(0); 4096] };
     let tapped = Tapped::new(&ops);
@@ -221,7 +221,7 @@ fn cold_memory_is_cold_as_soon_as_it_is_old_enough() {
 #[test]
 fn memory_is_not_cold_for_the_time_it_was_unknown() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
         m.set_unknown(t, mib(32, 32), Some(Unknown::Shared)).unwrap();
     });
     let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
@@ -237,7 +237,7 @@ fn memory_is_not_cold_for_the_time_it_was_unknown() {
 fn memory_that_was_shared_is_known_again() {
     let shared = mib(32, 32);
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(48, 16), poisson(20.0)).unwrap();
     });
     let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
@@ -261,7 +261,8 @@ fn memory_that_was_shared_is_known_again() {
 /// A heap of 1.5 MiB that grows by 64 KiB every two seconds.
 #[test]
 fn memory_at_the_end_of_a_growing_mapping_becomes_cold() {
-    let (ops, target) = machine(1, |m, t| m.map(t, pages(0, 128), Memory::anonymous()).unwrap());
+    let (ops, target) =
+        machine(1, |m, t| m.map(t, pages(0, 128), MappingSpec::anonymous()).unwrap());
     let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
     for n in 1..16 {
         let s = run_until(&mut monitor, &ops, 2.0 * n as f64).pop().unwrap();
@@ -274,7 +275,7 @@ fn memory_at_the_end_of_a_growing_mapping_becomes_cold() {
 #[test]
 fn ages_are_right_after_many_days() {
     const DAY: f64 = 86_400.0;
-    let (ops, target) = machine(1, |m, t| m.map(t, mib(0, 8), Memory::anonymous()).unwrap());
+    let (ops, target) = machine(1, |m, t| m.map(t, mib(0, 8), MappingSpec::anonymous()).unwrap());
     let attrs = Attrs { interval: Duration::from_secs(8 * 3600), ..Attrs::default() };
     let mut monitor = monitor(Tapped::new(&ops), attrs, &[target]);
     for (days, touched) in [(10.0, mib(0, 2)), (30.0, mib(2, 2)), (56.0, mib(4, 2))] {
@@ -296,7 +297,7 @@ fn ages_are_right_after_many_days() {
 #[test]
 fn neighbours_of_different_age_are_distinguished() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 80), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 80), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(0, 80), poisson(20.0)).unwrap();
     });
     let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
@@ -325,7 +326,7 @@ fn windows_have_their_true_age() {
     const STRETCHES: u64 = 30;
     let all = pages(0, STRETCHES * 64);
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, all, Memory::anonymous()).unwrap();
+        m.map(t, all, MappingSpec::anonymous()).unwrap();
         m.touch(t, all, poisson(20.0)).unwrap();
     });
     let attrs = Attrs { windows: true, ..Attrs::default() };

@@ -40,7 +40,7 @@ fn hot(size: u64, targets: usize, share: f64, hz: f64) -> (Ops, Vec<TargetId>) {
     let mut m = Machine::new(1);
     let targets: Vec<TargetId> = (0..targets).map(|_| m.spawn()).collect();
     for &t in &targets {
-        m.map(t, mib(0, size), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, size), MappingSpec::anonymous()).unwrap();
         let hot = (size as f64 * share) as u64;
         if hot > 0 {
             m.touch(t, mib(0, hot), poisson(hz)).unwrap();

@@ -40,7 +40,7 @@ fn a_small_area_that_is_reactivated_in_calm_memory_is_found_at_once() {
 fn a_page_that_is_reactivated_in_calm_memory_is_found_soon() {
     for tenths in 0..6 {
         let (ops, target) = machine(1, |m, t| {
-            m.map(t, mib(0, 256), Memory::anonymous()).unwrap();
+            m.map(t, mib(0, 256), MappingSpec::anonymous()).unwrap();
             m.touch(t, mib(0, 32), poisson(100.0)).unwrap();
         });
         let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
@@ -62,8 +62,8 @@ fn a_page_that_is_reactivated_in_calm_memory_is_found_soon() {
 #[test]
 fn memory_that_comes_during_a_calm_is_found_at_once() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
-        m.map(t, mib(64, 192), Memory::anonymous().on_touch()).unwrap();
+        m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
+        m.map(t, mib(64, 192), MappingSpec::anonymous().on_touch()).unwrap();
         m.touch(t, mib(0, 16), poisson(100.0)).unwrap();
     });
     let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
@@ -79,7 +79,7 @@ fn memory_that_comes_during_a_calm_is_found_at_once() {
 #[test]
 fn a_run_that_is_young_is_not_read_early_again() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(16, 16), poisson(2000.0)).unwrap();
     });
     let (snapshots, events) = watched(20.0, Attrs::default(), &ops, target, |_| {});

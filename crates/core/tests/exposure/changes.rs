@@ -8,8 +8,8 @@ fn covered(view: &TargetView) -> Vec<AddrRange> {
 #[test]
 fn mappings_come_grow_and_go() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 32), Memory::anonymous()).unwrap();
-        m.map(t, mib(64, 4), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 32), MappingSpec::anonymous()).unwrap();
+        m.map(t, mib(64, 4), MappingSpec::anonymous()).unwrap();
     });
     let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
     let s = run_until(&mut monitor, &ops, 6.0).pop().unwrap();
@@ -18,7 +18,7 @@ fn mappings_come_grow_and_go() {
         let mut m = ops.machine();
         m.unmap(target, mib(4, 4)).unwrap();
         m.grow(target, mib(64, 1).start, mib(60, 16)).unwrap();
-        m.map(target, mib(100, 8), Memory::anonymous().on_touch()).unwrap();
+        m.map(target, mib(100, 8), MappingSpec::anonymous().on_touch()).unwrap();
         m.touch(target, mib(102, 2), poisson(100.0)).unwrap();
     }
     let snapshots = run_until(&mut monitor, &ops, 12.0);
@@ -41,7 +41,7 @@ fn mappings_that_share_a_block_are_all_seen() {
     let hot = [pages(100, 80), pages(250, 200), pages(3000, 50)];
     let (ops, target) = machine(1, |m, t| {
         for range in [pages(0, 200), pages(200, 300), pages(500, 2000), pages(2900, 400)] {
-            m.map(t, range, Memory::anonymous()).unwrap();
+            m.map(t, range, MappingSpec::anonymous()).unwrap();
         }
         hot.into_iter().for_each(|r| m.touch(t, r, poisson(50.0)).unwrap());
     });
@@ -62,7 +62,7 @@ fn mappings_that_share_a_block_are_all_seen() {
 fn no_range_reaches_over_the_end_of_a_mapping() {
     let (ops, target) = machine(1, |m, t| {
         for i in 0..8 {
-            m.map(t, mib(i * 4, 4), Memory::anonymous()).unwrap();
+            m.map(t, mib(i * 4, 4), MappingSpec::anonymous()).unwrap();
         }
         m.touch(t, mib(3, 20), poisson(50.0)).unwrap();
     });
@@ -75,7 +75,7 @@ fn nothing_is_believed_of_an_old_address_space() {
     let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
     run_until(&mut monitor, &ops, 6.0);
     ops.machine().exec(target).unwrap();
-    ops.machine().map(target, mib(0, 64), Memory::anonymous()).unwrap();
+    ops.machine().map(target, mib(0, 64), MappingSpec::anonymous()).unwrap();
     let s = run_until(&mut monitor, &ops, 10.0).pop().unwrap();
     assert_eq!(covered(&s.targets[0]), [mib(0, 64)]);
     assert_eq!(s.bytes(&Thresholds::default()).hot, 0);
@@ -116,9 +116,9 @@ fn targets_are_set_and_unset() {
 #[test]
 fn regions_are_at_most_as_many_as_allowed() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 256), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 256), MappingSpec::anonymous()).unwrap();
         let hz = (0..256).map(|i| f64::from(i * 37 % 64) / 2.0).collect();
-        m.touch(t, mib(0, 256), Pattern::Blocks { block: MIB, hz }).unwrap();
+        m.touch(t, mib(0, 256), TouchPattern::Blocks { block: MIB, hz }).unwrap();
     });
     let attrs = Attrs { min_regions: 3, max_regions: 12, ..Attrs::default() };
     let (snapshots, _) = watched(8.0, attrs, &ops, target, |_| {});

@@ -10,9 +10,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Ask, BLOCK_SIZE, Block, Cleared, Cost, Liveness, Look, Mapping, MappingKind, Nanos,
-    OpsError, PAGE_SIZE, PageMask, SAMPLES, Seen, Snapshot, Source, Space, Step, Survey, TargetId,
-    sample_pages,
+    AddrRange, Ask, BLOCK_SAMPLES, BLOCK_SIZE, Block, Cleared, Cost, Liveness, Look, Mapping,
+    MappingKind, Nanos, OpsError, PAGE_SIZE, PageMask, Seen, Snapshot, Source, Space, Step, Survey,
+    TargetId, sample_pages,
 };
 use std::sync::Arc;
 
@@ -373,7 +373,11 @@ impl Survey for Field {
     ) -> Result<(bool, Cost), OpsError> {
         let mut blocks = Vec::new();
         let all = Survey::survey(self, target, ranges, &mut blocks)?;
-        let cost = Cost { cpu: all.cpu / SAMPLES, pages: all.pages / u64::from(SAMPLES), ..all };
+        let cost = Cost {
+            cpu: all.cpu / BLOCK_SAMPLES,
+            pages: all.pages / u64::from(BLOCK_SAMPLES),
+            ..all
+        };
         let sample = sample_pages(nth);
         Ok((blocks.iter().any(|b| !b.young.and(&sample).is_empty()), cost))
     }

@@ -28,7 +28,7 @@ use isotherm_core::{
     AddrRange, Attrs, Exposure, Heat, Nanos, PAGE_SIZE, RegionView, Snapshot, TargetId, TargetView,
     Thresholds,
 };
-use isotherm_sim::{Machine, Memory, Ops, Pattern, run};
+use isotherm_sim::{Machine, MappingSpec, Ops, TouchPattern, run};
 use scene::{BASE, MIB, a_quarter_hot, machine, mib, pages, poisson, seconds};
 use tapped::{Event, Tapped};
 

@@ -51,7 +51,7 @@ fn a_burst_after_a_clear_is_not_hot_before_there_is_another() {
     let warm = mib(16, 16);
     let hottest = |bursts: usize| {
         let (ops, target) = machine(1, |m, t| {
-            m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+            m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
             m.touch(t, warm, poisson(1.0)).unwrap();
         });
         let (mut left, mut since) = (bursts, None::<Nanos>);
@@ -89,7 +89,7 @@ fn a_burst_after_a_clear_is_not_hot_before_there_is_another() {
 fn foreign_clears_are_counted_and_widen_intervals() {
     let width = |meddles: bool| {
         let (ops, target) = machine(1, |m, t| {
-            m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+            m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
             m.touch(t, mib(16, 16), poisson(3.0)).unwrap();
         });
         let mut last = Nanos(0);

@@ -102,8 +102,8 @@ fn zipf(pages: u64, exponent: f64, total: f64, strewn: bool) -> Arc<[f64]> {
     (0..pages).map(|page| weight(rank(page)) / sum * total).collect()
 }
 
-fn by_page(hz: Arc<[f64]>) -> Pattern {
-    Pattern::Blocks { block: PAGE_SIZE, hz }
+fn by_page(hz: Arc<[f64]>) -> TouchPattern {
+    TouchPattern::Blocks { block: PAGE_SIZE, hz }
 }
 
 /// Pages of all rates side by side: no region shows their ages.
@@ -117,9 +117,9 @@ fn ages_of_strewn_pages_are_right() {
 #[test]
 fn ages_of_slow_memory_are_right() {
     let lay = |m: &mut Machine, t| {
-        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(0, 16), poisson(0.1)).unwrap();
-        m.touch(t, mib(16, 16), Pattern::Sweep { every: Duration::from_secs(16) }).unwrap();
+        m.touch(t, mib(16, 16), TouchPattern::Sweep { every: Duration::from_secs(16) }).unwrap();
         m.touch(t, mib(32, 16), poisson(20.0)).unwrap();
     };
     let (worst, factor) = compare("slow", lay, mib(0, 64));
@@ -129,7 +129,7 @@ fn ages_of_slow_memory_are_right() {
 /// 16 MiB are paged out at 25 s. For ten seconds it cannot be known that they are in swap.
 #[test]
 fn memory_in_swap_keeps_its_ages_if_this_is_known_later() {
-    let (ops, target) = machine(1, |m, t| m.map(t, mib(0, 32), Memory::anonymous()).unwrap());
+    let (ops, target) = machine(1, |m, t| m.map(t, mib(0, 32), MappingSpec::anonymous()).unwrap());
     let mut tapped = Tapped::new(&ops);
     let all = PageMask::span(0, 512);
     tapped.swapped = Some(Box::new(move |now| (now > seconds(35.0)).then_some(all)));
@@ -150,9 +150,9 @@ fn memory_in_swap_keeps_its_ages_if_this_is_known_later() {
 #[test]
 fn evicted_pages_of_files_keep_their_ages() {
     let (ops, target) = machine(1, |m, t| {
-        let file = Memory { kind: MappingKind::File, ..Memory::anonymous() };
+        let file = MappingSpec { kind: MappingKind::File, ..MappingSpec::anonymous() };
         m.map(t, mib(0, 16), file).unwrap();
-        m.map(t, mib(64, 32), Memory::anonymous()).unwrap();
+        m.map(t, mib(64, 32), MappingSpec::anonymous()).unwrap();
     });
     let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
     let mut snapshots = run_until(&mut monitor, &ops, 25.0);
@@ -183,7 +183,7 @@ fn counted_pages_are_shared_by_memory() {
     let sizes = std::iter::once(128).chain([1; 31]);
     let spawn = |size| {
         let target = machine.spawn();
-        machine.map(target, mib(0, size), Memory::anonymous()).unwrap();
+        machine.map(target, mib(0, size), MappingSpec::anonymous()).unwrap();
         target
     };
     let targets: Vec<TargetId> = sizes.map(spawn).collect();
@@ -198,9 +198,9 @@ fn counted_pages_are_shared_by_memory() {
 #[test]
 fn returns_count_at_once_after_a_restart() {
     let (ops, target) = machine(1, |m, t| {
-        let file = Memory { kind: MappingKind::File, ..Memory::anonymous() };
+        let file = MappingSpec { kind: MappingKind::File, ..MappingSpec::anonymous() };
         m.map(t, mib(0, 16), file).unwrap();
-        m.map(t, mib(64, 16), Memory::anonymous()).unwrap();
+        m.map(t, mib(64, 16), MappingSpec::anonymous()).unwrap();
     });
     let mut before = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
     run_until(&mut before, &ops, 25.0);
@@ -226,7 +226,7 @@ fn the_sample_grows_again_if_there_is_less_memory() {
     let mut machine = Machine::new(1);
     let targets = [8, 1536].map(|size| {
         let target = machine.spawn();
-        machine.map(target, mib(0, size), Memory::anonymous()).unwrap();
+        machine.map(target, mib(0, size), MappingSpec::anonymous()).unwrap();
         target
     });
     machine.touch(targets[0], mib(0, 4), poisson(0.5)).unwrap();
@@ -251,9 +251,9 @@ fn the_sample_grows_again_if_there_is_less_memory() {
 #[test]
 fn locked_memory_has_no_age_and_counts_as_unknown() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 32), Memory::anonymous()).unwrap();
-        m.map(t, mib(64, 16), Memory::anonymous().unknown(Unknown::Mlocked)).unwrap();
-        m.map(t, mib(128, 8), Memory::anonymous().unknown(Unknown::Special)).unwrap();
+        m.map(t, mib(0, 32), MappingSpec::anonymous()).unwrap();
+        m.map(t, mib(64, 16), MappingSpec::anonymous().unknown(Unknown::Mlocked)).unwrap();
+        m.map(t, mib(128, 8), MappingSpec::anonymous().unknown(Unknown::Special)).unwrap();
     });
     let (snapshots, _) = watched(30.0, Attrs::default(), &ops, target, |_| {});
     let rows = rows(&snapshots);
@@ -268,33 +268,34 @@ fn locked_memory_has_no_age_and_counts_as_unknown() {
 fn all_page_ages() {
     zipf_strewn(256);
     let lay = |m: &mut Machine, t| {
-        m.map(t, mib(0, 320), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 320), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(0, 256), by_page(zipf(256 * 256, 1.0, 20_000.0, false))).unwrap();
     };
     compare("zipf-together", lay, mib(0, 320));
     let lay = |m: &mut Machine, t| {
-        m.map(t, mib(0, 320), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 320), MappingSpec::anonymous()).unwrap();
         for (at, hz) in [(0, 1.8), (64, 0.1), (128, 0.02)] {
             m.touch(t, mib(at, 64), poisson(hz)).unwrap();
         }
-        m.touch(t, mib(192, 64), Pattern::Sweep { every: Duration::from_secs(16) }).unwrap();
+        m.touch(t, mib(192, 64), TouchPattern::Sweep { every: Duration::from_secs(16) }).unwrap();
     };
     compare("mix", lay, mib(0, 320));
     let lay = |m: &mut Machine, t| {
-        m.map(t, mib(0, 256), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 256), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(0, 48), poisson(1.6)).unwrap();
-        m.touch(t, mib(48, 128), Pattern::Sweep { every: Duration::from_secs(16) }).unwrap();
+        m.touch(t, mib(48, 128), TouchPattern::Sweep { every: Duration::from_secs(16) }).unwrap();
     };
     compare("scan", lay, mib(0, 256));
     let lay = |m: &mut Machine, t| {
-        m.map(t, mib(0, 320), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 320), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(0, 32), poisson(1.2)).unwrap();
         let every = Duration::from_secs(4);
-        m.touch(t, mib(32, 256), Pattern::Moving { window: 32 * MIB, every, hz: 4.0 }).unwrap();
+        m.touch(t, mib(32, 256), TouchPattern::Moving { window: 32 * MIB, every, hz: 4.0 })
+            .unwrap();
     };
     compare("move", lay, mib(0, 320));
     let lay = |m: &mut Machine, t| {
-        m.map(t, mib(0, 256), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 256), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(0, 64), poisson(10.0)).unwrap();
         m.touch(t, mib(64, 64), poisson(0.05)).unwrap();
     };
@@ -303,7 +304,7 @@ fn all_page_ages() {
 
 fn zipf_strewn(size: u64) -> (f64, f64) {
     let lay = |m: &mut Machine, t| {
-        m.map(t, mib(0, size), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, size), MappingSpec::anonymous()).unwrap();
         let total = 80.0 * size as f64;
         m.touch(t, mib(0, size), by_page(zipf(size * 256, 0.9, total, true))).unwrap();
     };

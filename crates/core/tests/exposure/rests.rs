@@ -9,7 +9,7 @@ fn paused(now: Nanos) -> Duration {
 /// 64 MiB, of which the first 16 are hot until the target rests from 5 s on.
 fn that_pauses(until: f64) -> (Ops, TargetId, Exposure<Tapped>, tapped::Log) {
     let (ops, t) = machine(1, |m, t| {
-        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(0, 16), poisson(100.0)).unwrap();
     });
     let mut tapped = Tapped::new(&ops);

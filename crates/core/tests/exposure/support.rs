@@ -37,7 +37,7 @@ fn memory_that_is_looked_at_in_time_is_measured() {
 fn rates_of_cooled_memory_are_extended() {
     let hot = mib(1024, 1024);
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 4096), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 4096), MappingSpec::anonymous()).unwrap();
         m.touch(t, hot, poisson(50.0)).unwrap();
     });
     let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);

@@ -4,7 +4,7 @@ use isotherm_core::{Rate, Unknown};
 #[test]
 fn hot_warm_and_cold_memory_is_found() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 512), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 512), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(100, 64), poisson(100.0)).unwrap();
         m.touch(t, mib(300, 64), poisson(1.0)).unwrap();
     });
@@ -23,7 +23,7 @@ fn hot_warm_and_cold_memory_is_found() {
 fn rates_are_right_over_three_decades() {
     let rates = [1.0, 10.0, 100.0, 600.0];
     let (ops, target) = machine(3, |m, t| {
-        m.map(t, mib(0, 256), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 256), MappingSpec::anonymous()).unwrap();
         for (i, hz) in rates.into_iter().enumerate() {
             m.touch(t, mib(i as u64 * 64, 32), poisson(hz)).unwrap();
         }
@@ -40,7 +40,7 @@ fn rates_are_right_over_three_decades() {
 fn a_ladder_of_rates_has_at_most_twice_as_many_regions_as_it_has() {
     let hz = |i: u64| 1000.0 * 0.0517f64.powf(i as f64 / 4.5);
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 392), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 392), MappingSpec::anonymous()).unwrap();
         for i in 0..16 {
             m.touch(t, mib(16 + i * 24, 8), poisson(hz(i))).unwrap();
         }
@@ -61,9 +61,9 @@ fn a_ladder_of_rates_has_at_most_twice_as_many_regions_as_it_has() {
 #[test]
 fn every_sixteenth_page_is_distinguished_from_all_of_them() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 256), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 256), MappingSpec::anonymous()).unwrap();
         let of = Box::new(poisson(500.0));
-        m.touch(t, mib(64, 128), Pattern::Sparse { nth: 16, of }).unwrap();
+        m.touch(t, mib(64, 128), TouchPattern::Sparse { nth: 16, of }).unwrap();
     });
     let (snapshots, _) = watched(15.0, Attrs::default(), &ops, target, |_| {});
     for s in snapshots.iter().filter(|s| s.start > seconds(8.0)) {
@@ -82,7 +82,7 @@ fn every_sixteenth_page_is_distinguished_from_all_of_them() {
 fn single_hot_page(size: u64, s: f64, windows: bool) -> RegionView {
     let page = pages(size * 256 / 5 * 3 + 5, 1);
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, size), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, size), MappingSpec::anonymous()).unwrap();
         m.touch(t, page, poisson(100.0)).unwrap();
     });
     let attrs = Attrs { windows, ..Attrs::default() };
@@ -112,7 +112,7 @@ fn a_single_hot_page_keeps_a_region_of_its_own() {
 #[test]
 fn windows_of_huge_pages_are_as_hot_as_these() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 128), Memory::anonymous().huge()).unwrap();
+        m.map(t, mib(0, 128), MappingSpec::anonymous().huge()).unwrap();
         m.touch(t, mib(32, 32), poisson(1.0)).unwrap();
     });
     let attrs = Attrs { windows: true, ..Attrs::default() };
@@ -129,7 +129,7 @@ fn heating_is_observed_soon() {
     for size in [8, 256] {
         let range = mib(16, size);
         let (ops, target) = machine(1, |m, t| {
-            m.map(t, mib(0, 512), Memory::anonymous()).unwrap();
+            m.map(t, mib(0, 512), MappingSpec::anonymous()).unwrap();
             m.touch(t, range, poisson(1.0)).unwrap();
         });
         let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
@@ -147,8 +147,9 @@ fn heating_is_observed_soon() {
 fn a_moved_window_is_seen_soon() {
     let every = Duration::from_secs(3);
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 512), Memory::anonymous()).unwrap();
-        m.touch(t, mib(0, 512), Pattern::Moving { window: 32 * MIB, every, hz: 100.0 }).unwrap();
+        m.map(t, mib(0, 512), MappingSpec::anonymous()).unwrap();
+        m.touch(t, mib(0, 512), TouchPattern::Moving { window: 32 * MIB, every, hz: 100.0 })
+            .unwrap();
     });
     let (snapshots, events) = watched(33.0, Attrs::default(), &ops, target, |_| {});
     let full: Vec<Nanos> = events
@@ -174,8 +175,8 @@ fn a_moved_window_is_seen_soon() {
 fn unknown_memory_is_neither_hot_nor_cold() {
     for why in [Unknown::Shared, Unknown::Dma] {
         let (ops, target) = machine(1, |m, t| {
-            m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
-            m.map(t, mib(64, 16), Memory::anonymous().unknown(why)).unwrap();
+            m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
+            m.map(t, mib(64, 16), MappingSpec::anonymous().unknown(why)).unwrap();
             m.touch(t, mib(48, 32), poisson(100.0)).unwrap();
             m.set_unknown(t, mib(48, 16), Some(why)).unwrap();
         });
@@ -212,13 +213,13 @@ const SLOW: [f64; 3] = [0.05, 0.1, 0.3];
 #[test]
 fn intervals_contain_the_rate_of_a_sequential_walk() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 592), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 592), MappingSpec::anonymous()).unwrap();
         for (i, hz) in SLOW.into_iter().enumerate() {
             m.touch(t, mib(400 + i as u64 * 64, 48), poisson(hz)).unwrap();
         }
         for i in 0..4 {
             let every = Duration::from_millis(10);
-            m.touch(t, mib(16 + i * 96, 32), Pattern::Sweep { every }).unwrap();
+            m.touch(t, mib(16 + i * 96, 32), TouchPattern::Sweep { every }).unwrap();
             m.touch(t, mib(64 + i * 96, 32), poisson(100.0)).unwrap();
         }
     });

@@ -3,7 +3,7 @@ use isotherm_core::{Heat, Source, Step, Thresholds};
 
 /// 1 GiB: 64 MiB at 100 Hz, 128 MiB once a second, the rest cold.
 fn hot_warm_cold(machine: &mut Machine, target: TargetId) {
-    machine.map(target, mib(0, 1024), Memory::anonymous()).unwrap();
+    machine.map(target, mib(0, 1024), MappingSpec::anonymous()).unwrap();
     machine.touch(target, mib(300, 64), poisson(100.0)).unwrap();
     machine.touch(target, mib(600, 128), poisson(1.0)).unwrap();
 }
@@ -50,7 +50,7 @@ fn cold_memory_is_cold_once_it_is_old_enough() {
 #[test]
 fn rates_are_right_over_two_decades() {
     let (ops, target) = machine(3, |m, t| {
-        m.map(t, mib(0, 256), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 256), MappingSpec::anonymous()).unwrap();
         for (i, hz) in [1.0, 5.0, 20.0, 80.0].into_iter().enumerate() {
             m.touch(t, mib(i as u64 * 64, 32), poisson(hz)).unwrap();
         }
@@ -69,9 +69,10 @@ fn rates_are_right_over_two_decades() {
 #[test]
 fn a_moved_hot_window_is_followed() {
     let (ops, target) = machine(4, |m, t| {
-        m.map(t, mib(0, 512), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 512), MappingSpec::anonymous()).unwrap();
         let every = Duration::from_secs(4);
-        m.touch(t, mib(0, 512), Pattern::Moving { window: 32 * MIB, every, hz: 100.0 }).unwrap();
+        m.touch(t, mib(0, 512), TouchPattern::Moving { window: 32 * MIB, every, hz: 100.0 })
+            .unwrap();
     });
     let mut monitor = monitor(&ops, &[target]);
     let snapshots = run_until(&mut monitor, &ops, 12.0);
@@ -88,10 +89,10 @@ fn a_moved_hot_window_is_followed() {
 #[test]
 fn periodic_and_swept_memory_is_hot_by_its_rate() {
     let (ops, target) = machine(5, |m, t| {
-        m.map(t, mib(0, 128), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 128), MappingSpec::anonymous()).unwrap();
         let pattern = |ms| Duration::from_millis(ms);
-        m.touch(t, mib(0, 32), Pattern::Periodic { every: pattern(50) }).unwrap();
-        m.touch(t, mib(64, 32), Pattern::Sweep { every: pattern(2000) }).unwrap();
+        m.touch(t, mib(0, 32), TouchPattern::Periodic { every: pattern(50) }).unwrap();
+        m.touch(t, mib(64, 32), TouchPattern::Sweep { every: pattern(2000) }).unwrap();
     });
     let mut monitor = monitor(&ops, &[target]);
     let snapshots = run_until(&mut monitor, &ops, 4.0);
@@ -106,7 +107,7 @@ fn periodic_and_swept_memory_is_hot_by_its_rate() {
 #[test]
 fn a_late_caller_gets_right_rates() {
     let (ops, target) = machine(6, |m, t| {
-        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(0, 64), poisson(10.0)).unwrap();
     });
     let mut monitor = monitor(&ops, &[target]);

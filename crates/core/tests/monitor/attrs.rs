@@ -57,7 +57,7 @@ fn fewer_regions_than_areas_leave_out_whole_areas() {
     let area = |i: u64| mib(8 * i, if i < 7 { 4 } else { 2 });
     let (ops, target) = machine(1, |m, t| {
         for i in 0..9 {
-            m.map(t, area(i), Memory::anonymous()).unwrap();
+            m.map(t, area(i), MappingSpec::anonymous()).unwrap();
             m.touch(t, mib(8 * i, 1), poisson(100.0)).unwrap();
         }
     });

@@ -6,7 +6,7 @@ fn a_gap_does_not_make_rates_wrong() {
     let (hot, cold) = (mib(16, 16), mib(33, 31));
     for begin in [5.11, 5.27] {
         let (ops, target) = machine(1, |machine, target| {
-            machine.map(target, mib(0, 64), Memory::anonymous()).unwrap();
+            machine.map(target, mib(0, 64), MappingSpec::anonymous()).unwrap();
             machine.touch(target, hot, poisson(150.0)).unwrap();
         });
         // So windows are watched whenever the monitor stops.

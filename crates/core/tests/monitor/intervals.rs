@@ -7,7 +7,7 @@ use super::*;
 /// The sampling interval that a monitor reaches within 5 minutes, if all memory is touched at `hz`.
 fn reached(hz: f64, sample_ms: u64) -> Duration {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(0, 64), poisson(hz)).unwrap();
     });
     let sample = Duration::from_millis(sample_ms);

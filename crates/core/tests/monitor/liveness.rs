@@ -5,7 +5,7 @@ use isotherm_core::{EndReason, Source, Step};
 fn the_end_of_the_last_target_ends_the_monitor() {
     let (ops, target) = machine(1, a_quarter_hot);
     let other = ops.machine().spawn();
-    ops.machine().map(other, mib(0, 8), Memory::anonymous()).unwrap();
+    ops.machine().map(other, mib(0, 8), MappingSpec::anonymous()).unwrap();
     let mut monitor = monitor(&ops, &[target, other]);
     run_until(&mut monitor, &ops, 2.5);
     ops.machine().end(target).unwrap();
@@ -45,7 +45,7 @@ fn exec_voids_earlier_rates() {
         |s: &Snapshot| bytes_where(&s.targets[0], mib(0, 64), |r| r.age > Duration::from_secs(3));
     assert!(old(&before) > 40 * MIB);
     ops.machine().exec(target).unwrap();
-    ops.machine().map(target, mib(0, 64), Memory::anonymous().on_touch()).unwrap();
+    ops.machine().map(target, mib(0, 64), MappingSpec::anonymous().on_touch()).unwrap();
     let after = run_until(&mut monitor, &ops, 10.0);
     let first = after.iter().find(|s| s.start >= seconds(8.0)).unwrap();
     assert_eq!(old(first), 0, "{first:#?}");

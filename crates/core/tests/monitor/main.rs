@@ -24,7 +24,7 @@ use isotherm_core::{
     AddrRange, Ask, Attrs, Cost, Liveness, Look, Mapping, Monitor, Nanos, OpsError, Region,
     RegionSampler, Seen, Snapshot, Space, TargetId, TargetView,
 };
-use isotherm_sim::{Machine, Memory, Ops, Pattern, Score, run, score};
+use isotherm_sim::{Machine, MappingSpec, Ops, Score, TouchPattern, run, score};
 use scene::{MIB, a_quarter_hot, machine, mib, poisson, seconds};
 
 fn monitor(ops: &Ops, targets: &[TargetId]) -> RegionSampler<Ops> {

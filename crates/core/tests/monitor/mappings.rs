@@ -8,11 +8,11 @@ fn heap_mmap_and_stack_are_covered_and_no_gap_is() {
     let stack = AddrRange::new(0x7fff_ff00_0000, 0x7fff_ff80_0000);
     let areas = [heap, mib(0, 64), mib(66, 2), stack];
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, heap, Memory::heap()).unwrap();
-        m.map(t, mib(0, 32), Memory::anonymous()).unwrap();
-        m.map(t, mib(32, 32), Memory::anonymous().on_touch()).unwrap();
-        m.map(t, mib(66, 2), Memory::anonymous()).unwrap();
-        m.map(t, stack, Memory::stack()).unwrap();
+        m.map(t, heap, MappingSpec::heap()).unwrap();
+        m.map(t, mib(0, 32), MappingSpec::anonymous()).unwrap();
+        m.map(t, mib(32, 32), MappingSpec::anonymous().on_touch()).unwrap();
+        m.map(t, mib(66, 2), MappingSpec::anonymous()).unwrap();
+        m.map(t, stack, MappingSpec::stack()).unwrap();
     });
     let mut monitor = monitor(&ops, &[target]);
     for s in run_until(&mut monitor, &ops, 4.0) {
@@ -27,7 +27,7 @@ fn new_mappings_are_monitored_after_an_update_interval() {
     let (ops, target) = machine(1, a_quarter_hot);
     let mut monitor = monitor(&ops, &[target]);
     run_until(&mut monitor, &ops, 3.05);
-    ops.machine().map(target, mib(100, 32), Memory::anonymous()).unwrap();
+    ops.machine().map(target, mib(100, 32), MappingSpec::anonymous()).unwrap();
     ops.machine().touch(target, mib(100, 32), poisson(100.0)).unwrap();
     let cover = |m: &RegionSampler<Ops>| covered(m.targets()[0].regions());
     run_until(&mut monitor, &ops, 3.9);
@@ -57,7 +57,7 @@ fn unmapped_memory_leaves_and_other_memory_keeps_its_rate() {
 
 #[test]
 fn a_grown_mapping_is_covered_in_both_directions() {
-    let (ops, target) = machine(1, |m, t| m.map(t, mib(10, 4), Memory::anonymous()).unwrap());
+    let (ops, target) = machine(1, |m, t| m.map(t, mib(10, 4), MappingSpec::anonymous()).unwrap());
     let mut monitor = monitor(&ops, &[target]);
     run_until(&mut monitor, &ops, 1.5);
     ops.machine().grow(target, mib(10, 4).start, mib(6, 12)).unwrap();
@@ -70,7 +70,7 @@ fn a_grown_mapping_is_covered_in_both_directions() {
 fn more_areas_than_regions_leave_out_the_smallest() {
     let area = |i: u64| AddrRange::new(mib(i * 8, 1).start, mib(i * 8, 1).start + (i + 1) * KIB64);
     let (ops, target) = machine(1, |m, t| {
-        (0..50).for_each(|i| m.map(t, area(i), Memory::anonymous()).unwrap());
+        (0..50).for_each(|i| m.map(t, area(i), MappingSpec::anonymous()).unwrap());
     });
     let attrs = Attrs { min_regions: 10, max_regions: 20, ..Attrs::default() };
     let mut monitor = RegionSampler::new(ops.clone(), attrs, &[target], 1).unwrap();
@@ -93,7 +93,7 @@ fn more_areas_than_regions_leave_out_the_smallest() {
 fn new_mappings_cost_no_borders() {
     let hot = |i: u64| mib(2 + i * 8, 1);
     let (ops, target) = machine(2, |m, t| {
-        m.map(t, mib(0, 80), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 80), MappingSpec::anonymous()).unwrap();
         (0..10).for_each(|i| m.touch(t, hot(i), poisson(100.0)).unwrap());
     });
     let attrs = Attrs { min_regions: 10, max_regions: 45, ..Attrs::default() };
@@ -102,7 +102,7 @@ fn new_mappings_cost_no_borders() {
     run_until(&mut monitor, &ops, 8.0);
     for round in 0..4 {
         for i in 0..20 {
-            ops.machine().map(target, mib(1000 + i * 2, 1), Memory::anonymous()).unwrap();
+            ops.machine().map(target, mib(1000 + i * 2, 1), MappingSpec::anonymous()).unwrap();
         }
         for s in run_until(&mut monitor, &ops, 10.0 + f64::from(round) * 4.0) {
             let hz = (0..10).map(|i| mean_hz(&s.targets[0], hot(i))).sum::<f64>() / 10.0;
@@ -119,7 +119,7 @@ fn new_mappings_cost_no_borders() {
 fn many_areas_leave_borders_to_the_big_one() {
     let (ops, target) = machine(3, |m, t| {
         a_quarter_hot(m, t);
-        (0..70).for_each(|i| m.map(t, mib(100 + i * 2, 1), Memory::anonymous()).unwrap());
+        (0..70).for_each(|i| m.map(t, mib(100 + i * 2, 1), MappingSpec::anonymous()).unwrap());
     });
     let attrs = Attrs { min_regions: 100, max_regions: 100, ..Attrs::default() };
     let mut monitor = RegionSampler::new(ops.clone(), attrs, &[target], 1).unwrap();

@@ -133,7 +133,7 @@ struct World {
 impl World {
     fn new(attrs: Attrs, seed: u64) -> World {
         let (ops, target) = machine(seed, |m, t| {
-            m.map(t, pages(0, 500), Memory::anonymous()).unwrap();
+            m.map(t, pages(0, 500), MappingSpec::anonymous()).unwrap();
         });
         let reported = Rc::default();
         let max_regions = Rc::new(RefCell::new(attrs.max_regions));
@@ -161,7 +161,7 @@ impl World {
         let t = self.targets[which % self.targets.len()];
         let mut m = self.ops.machine();
         match *event {
-            Event::Map(at, len) => _ = m.map(t, pages(at, len), Memory::anonymous()),
+            Event::Map(at, len) => _ = m.map(t, pages(at, len), MappingSpec::anonymous()),
             Event::Unmap(at, len) => _ = m.unmap(t, pages(at, len)),
             Event::Grow(at, len) => {
                 _ = m.grow(t, pages(at, 1).start, pages(at.saturating_sub(len), 2 * len));
@@ -175,7 +175,7 @@ impl World {
             Event::Spawn => {
                 let new = m.spawn();
                 self.targets.push(new);
-                m.map(new, pages(7, 900), Memory::anonymous().on_touch()).unwrap();
+                m.map(new, pages(7, 900), MappingSpec::anonymous().on_touch()).unwrap();
                 drop(m);
                 self.monitor.set_targets(&self.targets);
             }

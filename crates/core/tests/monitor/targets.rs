@@ -6,7 +6,7 @@ fn three() -> (Ops, Vec<TargetId>) {
     let mut m = Machine::new(1);
     let targets: Vec<_> = (0..3).map(|_| m.spawn()).collect();
     for (i, &t) in targets.iter().enumerate() {
-        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(i as u64 * 16, 8), poisson(100.0)).unwrap();
     }
     (Ops::new(m), targets)
@@ -51,7 +51,7 @@ fn changing_targets_keeps_the_rates_of_the_others() {
 #[test]
 fn several_monitors_share_a_machine() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 1024), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 1024), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(300, 64), poisson(100.0)).unwrap();
     });
     let mut monitors: Vec<_> = (0..3)

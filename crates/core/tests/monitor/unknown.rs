@@ -10,8 +10,8 @@ fn heat_bytes(s: &Snapshot) -> isotherm_core::HeatBytes {
 fn unknown_memory_is_neither_hot_nor_cold() {
     for why in [Unknown::Shared, Unknown::Dma] {
         let (ops, target) = machine(1, |m, t| {
-            m.map(t, mib(0, 32), Memory::anonymous()).unwrap();
-            m.map(t, mib(32, 32), Memory::anonymous().unknown(why)).unwrap();
+            m.map(t, mib(0, 32), MappingSpec::anonymous()).unwrap();
+            m.map(t, mib(32, 32), MappingSpec::anonymous().unknown(why)).unwrap();
             m.touch(t, mib(32, 32), poisson(100.0)).unwrap();
         });
         let mut monitor = monitor(&ops, &[target]);
@@ -29,7 +29,7 @@ fn unknown_memory_is_neither_hot_nor_cold() {
 /// Memory that is shared for some time is not known to have been cold then, even if it was never touched.
 #[test]
 fn memory_is_not_cold_for_the_time_it_was_unknown() {
-    let (ops, target) = machine(1, |m, t| m.map(t, mib(0, 64), Memory::anonymous()).unwrap());
+    let (ops, target) = machine(1, |m, t| m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap());
     let mut monitor = monitor(&ops, &[target]);
     let set = |why| ops.machine().set_unknown(target, mib(32, 32), why).unwrap();
     let cold = |s: &Snapshot, range| {
@@ -47,7 +47,7 @@ fn memory_is_not_cold_for_the_time_it_was_unknown() {
 #[test]
 fn absent_memory_is_absent() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 64), Memory::anonymous().on_touch()).unwrap();
+        m.map(t, mib(0, 64), MappingSpec::anonymous().on_touch()).unwrap();
         m.touch(t, mib(16, 16), poisson(100.0)).unwrap();
     });
     let mut monitor = monitor(&ops, &[target]);
@@ -60,7 +60,8 @@ fn absent_memory_is_absent() {
 
 #[test]
 fn paged_out_memory_is_absent_until_its_next_touch() {
-    let (mut ops, target) = machine(1, |m, t| m.map(t, mib(0, 64), Memory::anonymous()).unwrap());
+    let (mut ops, target) =
+        machine(1, |m, t| m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap());
     let mut monitor = monitor(&ops, &[target]);
     run_until(&mut monitor, &ops, 2.0);
     let budget = Budget { bytes: u64::MAX, time: Duration::from_secs(1) };
@@ -82,7 +83,7 @@ fn paged_out_memory_is_absent_until_its_next_touch() {
 #[test]
 fn dropped_looks_say_nothing() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(32, 32), poisson(100.0)).unwrap();
     });
     let drop_upper = |ask: &Ask, seen: &mut Seen| {
@@ -106,7 +107,7 @@ fn dropped_looks_say_nothing() {
 #[test]
 fn some_dropped_looks_change_no_rate() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 16), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 16), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(0, 16), poisson(50.0)).unwrap();
     });
     let mut turn = 0;

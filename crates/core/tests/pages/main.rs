@@ -16,11 +16,11 @@ use isotherm_core::{
     AddrRange, Attrs, Monitor, MonitorKind, Nanos, PAGE_SIZE, RegionView, Snapshot, TargetId,
     TargetView, watch,
 };
-use isotherm_sim::{Machine, Memory, Ops, Pattern, Scores, run, score};
+use isotherm_sim::{Machine, MappingSpec, Ops, Scores, TouchPattern, run, score};
 use scene::{MIB, machine, mib, pages, poisson, seconds};
 
-fn every_ms(ms: u64) -> Pattern {
-    Pattern::Periodic { every: Duration::from_millis(ms) }
+fn every_ms(ms: u64) -> TouchPattern {
+    TouchPattern::Periodic { every: Duration::from_millis(ms) }
 }
 
 fn attrs() -> Attrs {

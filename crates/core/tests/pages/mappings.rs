@@ -4,9 +4,9 @@ use isotherm_core::{Thresholds, Unknown};
 #[test]
 fn mappings_come_grow_and_go() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, pages(0, 700), Memory::anonymous()).unwrap();
-        m.map(t, pages(700, 100), Memory::anonymous()).unwrap();
-        m.map(t, pages(900, 10), Memory::anonymous()).unwrap();
+        m.map(t, pages(0, 700), MappingSpec::anonymous()).unwrap();
+        m.map(t, pages(700, 100), MappingSpec::anonymous()).unwrap();
+        m.map(t, pages(900, 10), MappingSpec::anonymous()).unwrap();
         m.touch(t, pages(690, 20), every_ms(10)).unwrap();
     });
     let mut monitor = monitor(&ops, &[target]);
@@ -20,7 +20,7 @@ fn mappings_come_grow_and_go() {
         let mut m = ops.machine();
         m.unmap(target, pages(100, 50)).unwrap();
         m.grow(target, pages(900, 1).start, pages(880, 1000)).unwrap();
-        m.map(target, mib(64, 8), Memory::anonymous().on_touch()).unwrap();
+        m.map(target, mib(64, 8), MappingSpec::anonymous().on_touch()).unwrap();
         m.touch(target, mib(66, 1), every_ms(10)).unwrap();
     }
     let snapshots = run_until(&mut monitor, &ops, 6.0);
@@ -37,8 +37,8 @@ fn mappings_come_grow_and_go() {
 #[test]
 fn hidden_memory_is_unknown_and_has_no_age() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 16), Memory::anonymous()).unwrap();
-        m.map(t, mib(16, 16), Memory::anonymous().unknown(Unknown::Dma)).unwrap();
+        m.map(t, mib(0, 16), MappingSpec::anonymous()).unwrap();
+        m.map(t, mib(16, 16), MappingSpec::anonymous().unknown(Unknown::Dma)).unwrap();
         m.touch(t, mib(0, 32), every_ms(10)).unwrap();
         m.rest(t, mib(8, 8)).unwrap();
         m.set_unknown(t, pages(100, 50), Some(Unknown::Mlocked)).unwrap();
@@ -65,13 +65,13 @@ fn hidden_memory_is_unknown_and_has_no_age() {
 #[test]
 fn nothing_is_believed_of_an_old_address_space() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 16), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 16), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(0, 16), every_ms(10)).unwrap();
     });
     let mut monitor = monitor(&ops, &[target]);
     run_until(&mut monitor, &ops, 3.0);
     ops.machine().exec(target).unwrap();
-    ops.machine().map(target, mib(0, 16), Memory::anonymous()).unwrap();
+    ops.machine().map(target, mib(0, 16), MappingSpec::anonymous()).unwrap();
     let s = run_until(&mut monitor, &ops, 6.0).pop().unwrap();
     let only = &s.targets[0].regions;
     assert_eq!((only.len(), only[0].accesses_bp), (1, 0));
@@ -84,7 +84,7 @@ fn gaps_between_regions_are_reported() {
     let (snapshots, ..) =
         watched(2.0, Attrs { min_regions: 3, max_regions: 5, ..attrs() }, |m, t| {
             for i in 0..10 {
-                m.map(t, pages(i * 100, i + 1), Memory::anonymous()).unwrap();
+                m.map(t, pages(i * 100, i + 1), MappingSpec::anonymous()).unwrap();
             }
         });
     let view = &snapshots.last().unwrap().targets[0];

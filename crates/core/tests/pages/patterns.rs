@@ -5,7 +5,7 @@ use isotherm_core::Thresholds;
 #[test]
 fn shares_of_samples_are_exact() {
     let (snapshots, ..) = watched(4.0, attrs(), |m, t| {
-        m.map(t, mib(0, 16), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 16), MappingSpec::anonymous()).unwrap();
         m.touch(t, pages(1000, 300), every_ms(40)).unwrap();
         m.touch(t, pages(2000, 7), every_ms(20)).unwrap();
     });
@@ -32,7 +32,7 @@ fn shares_of_samples_are_exact() {
 #[test]
 fn ages_of_untouched_memory_are_exact() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 16), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 16), MappingSpec::anonymous()).unwrap();
         m.touch(t, pages(500, 20), every_ms(10)).unwrap();
     });
     let mut monitor = monitor(&ops, &[target]);
@@ -50,7 +50,7 @@ fn ages_of_untouched_memory_are_exact() {
 #[test]
 fn hot_warm_and_cold_pages_are_found_to_the_page() {
     let (snapshots, ops, target) = watched(9.0, attrs(), |m, t| {
-        m.map(t, mib(0, 256), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 256), MappingSpec::anonymous()).unwrap();
         m.touch(t, pages(10_003, 5_001), poisson(100.0)).unwrap();
         m.touch(t, pages(30_007, 8_003), poisson(2.0)).unwrap();
     });
@@ -69,7 +69,7 @@ fn hot_warm_and_cold_pages_are_found_to_the_page() {
 #[test]
 fn one_hot_page_is_found_among_many() {
     let (snapshots, ..) = watched(2.0, attrs(), |m, t| {
-        m.map(t, mib(0, 512), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 512), MappingSpec::anonymous()).unwrap();
         m.touch(t, pages(77_777, 1), poisson(100.0)).unwrap();
     });
     let hot = region_at(&snapshots.last().unwrap().targets[0], pages(77_777, 1));
@@ -81,9 +81,9 @@ fn one_hot_page_is_found_among_many() {
 #[test]
 fn every_sixteenth_page() {
     let lay = |m: &mut Machine, t| {
-        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
         let of = Box::new(poisson(40.0));
-        m.touch(t, mib(0, 64), Pattern::Sparse { nth: 16, of }).unwrap();
+        m.touch(t, mib(0, 64), TouchPattern::Sparse { nth: 16, of }).unwrap();
     };
     let (snapshots, ..) = watched(3.0, Attrs { windows: true, ..attrs() }, lay);
     let s = snapshots.last().unwrap();
@@ -101,7 +101,7 @@ fn every_sixteenth_page() {
 fn rates_are_right_over_two_decades() {
     let rates = [1.0, 5.0, 20.0, 80.0];
     let (snapshots, ..) = watched(4.0, attrs(), |m, t| {
-        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
         for (i, hz) in rates.into_iter().enumerate() {
             m.touch(t, mib(i as u64 * 16, 8), poisson(hz)).unwrap();
         }
@@ -123,7 +123,7 @@ fn rates_are_right_over_two_decades() {
 #[test]
 fn a_huge_page_is_one_look() {
     let (snapshots, ..) = watched(2.0, attrs(), |m, t| {
-        m.map(t, mib(0, 16), Memory::anonymous().huge()).unwrap();
+        m.map(t, mib(0, 16), MappingSpec::anonymous().huge()).unwrap();
         m.touch(t, pages(512, 1), every_ms(40)).unwrap();
     });
     let hot = region_at(&snapshots.last().unwrap().targets[0], mib(2, 2));
@@ -136,7 +136,7 @@ fn a_huge_page_is_one_look() {
 #[test]
 fn a_gap_is_no_sample() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 16), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 16), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(0, 16), poisson(5.0)).unwrap();
     });
     let mut monitor = monitor(&ops, &[target]);

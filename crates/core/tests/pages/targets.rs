@@ -3,9 +3,9 @@ use isotherm_core::{EndReason, Step};
 
 #[test]
 fn targets_come_and_go() {
-    let (ops, first) = machine(1, |m, t| m.map(t, mib(0, 8), Memory::anonymous()).unwrap());
+    let (ops, first) = machine(1, |m, t| m.map(t, mib(0, 8), MappingSpec::anonymous()).unwrap());
     let other = ops.machine().spawn();
-    ops.machine().map(other, mib(0, 8), Memory::anonymous()).unwrap();
+    ops.machine().map(other, mib(0, 8), MappingSpec::anonymous()).unwrap();
     ops.machine().touch(other, mib(2, 1), every_ms(10)).unwrap();
     let mut monitor = monitor(&ops, &[first]);
     let ids = |s: &Snapshot| s.targets.iter().map(|t| t.id).collect::<Vec<_>>();
@@ -40,7 +40,7 @@ fn a_monitor_outlives_its_targets_on_request() {
 #[test]
 fn new_attributes_begin_a_new_interval() {
     let (ops, target) = machine(1, |m, t| {
-        m.map(t, mib(0, 8), Memory::anonymous()).unwrap();
+        m.map(t, mib(0, 8), MappingSpec::anonymous()).unwrap();
         m.touch(t, mib(2, 1), every_ms(20)).unwrap();
     });
     let mut monitor = monitor(&ops, &[target]);
@@ -59,7 +59,7 @@ fn new_attributes_begin_a_new_interval() {
 fn a_seed_and_a_machine_give_the_same_snapshots() {
     let history = |seed| {
         let (ops, target) = machine(seed, |m, t| {
-            m.map(t, mib(0, 8), Memory::anonymous()).unwrap();
+            m.map(t, mib(0, 8), MappingSpec::anonymous()).unwrap();
             m.touch(t, mib(2, 2), poisson(20.0)).unwrap();
         });
         run_until(&mut monitor(&ops, &[target]), &ops, 3.0)

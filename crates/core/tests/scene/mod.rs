@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use isotherm_core::{AddrRange, Nanos, PAGE_SIZE, TargetId};
-use isotherm_sim::{Machine, Memory, Ops, Pattern};
+use isotherm_sim::{Machine, MappingSpec, Ops, TouchPattern};
 
 pub const MIB: u64 = 1 << 20;
 pub const BASE: u64 = 0x7f00_0000_0000;
@@ -20,8 +20,8 @@ pub fn mib(at: u64, len: u64) -> AddrRange {
     pages(at * 256, len * 256)
 }
 
-pub fn poisson(hz: f64) -> Pattern {
-    Pattern::Poisson { hz }
+pub fn poisson(hz: f64) -> TouchPattern {
+    TouchPattern::Poisson { hz }
 }
 
 pub fn seconds(s: f64) -> Nanos {
@@ -38,6 +38,6 @@ pub fn machine(seed: u64, lay: impl FnOnce(&mut Machine, TargetId)) -> (Ops, Tar
 
 /// 64 MiB, of which the second quarter is hot.
 pub fn a_quarter_hot(machine: &mut Machine, target: TargetId) {
-    machine.map(target, mib(0, 64), Memory::anonymous()).unwrap();
+    machine.map(target, mib(0, 64), MappingSpec::anonymous()).unwrap();
     machine.touch(target, mib(16, 16), poisson(100.0)).unwrap();
 }

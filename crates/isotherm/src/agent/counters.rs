@@ -9,7 +9,7 @@ use isotherm_linux::cgroup::Cgroup;
 
 /// The counters of one group over one minute. `None`: the kernel does not count it, or did not for the whole minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counted {
+pub struct GroupCounters {
     /// pages that returned soon after reclaim
     pub refaults: Option<u64>,
     /// faults that waited for a disk
@@ -24,31 +24,35 @@ pub struct Counted {
 
 /// The last values of each group.
 #[derive(Debug, Default)]
-pub struct Counters(BTreeMap<String, Known>);
+pub struct CounterTracker(BTreeMap<String, Known>);
 
 #[derive(Debug)]
 struct Known {
     group: Option<Cgroup>,
     /// number of its directory: a service that starts again gets a new group at the same path
     inode: Option<u64>,
-    last: Counted,
+    last: GroupCounters,
 }
 
-impl Counters {
+impl CounterTracker {
     /// The counts of these groups since the last call. Groups that are not among them are forgotten.
-    pub fn read<'a>(&mut self, root: &Path, paths: impl Iterator<Item = &'a str>) -> Vec<Counted> {
+    pub fn read<'a>(
+        &mut self,
+        root: &Path,
+        paths: impl Iterator<Item = &'a str>,
+    ) -> Vec<GroupCounters> {
         let mut before = std::mem::take(&mut self.0);
         let mut all = Vec::new();
         for path in paths {
             let known = before.remove(path).filter(|known| known.group.is_some());
             let (group, old, last) = known.map_or_else(
-                || (Cgroup::of_path(root, path), None, Counted::default()),
+                || (Cgroup::of_path(root, path), None, GroupCounters::default()),
                 |known| (known.group, known.inode, known.last),
             );
             let inode = group.as_ref().and_then(|group| fs::metadata(group.dir()).ok());
             let inode = inode.map(|is| is.ino());
             let now = group.as_ref().map(totals).unwrap_or_default();
-            let last = if inode == old { last } else { Counted::default() };
+            let last = if inode == old { last } else { GroupCounters::default() };
             all.push(now.since(&last));
             self.0.insert(path.to_owned(), Known { group, inode, last: now });
         }
@@ -56,10 +60,10 @@ impl Counters {
     }
 }
 
-impl Counted {
-    fn since(&self, last: &Counted) -> Counted {
+impl GroupCounters {
+    fn since(&self, last: &GroupCounters) -> GroupCounters {
         let since = |now: Option<u64>, last: Option<u64>| now?.checked_sub(last?);
-        Counted {
+        GroupCounters {
             refaults: since(self.refaults, last.refaults),
             major_faults: since(self.major_faults, last.major_faults),
             psi_some_us: since(self.psi_some_us, last.psi_some_us),
@@ -70,11 +74,11 @@ impl Counted {
 }
 
 /// The counts since the group was created.
-fn totals(group: &Cgroup) -> Counted {
+fn totals(group: &Cgroup) -> GroupCounters {
     let stat = group.memory_stat().ok();
     let pressure = group.memory_pressure().ok();
     let us = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    Counted {
+    GroupCounters {
         refaults: stat.map(|s| s.refault_anon.saturating_add(s.refault_file)),
         major_faults: stat.map(|s| s.major_faults),
         psi_some_us: pressure.map(|p| us(p.some.total)),
@@ -123,15 +127,15 @@ mod tests {
             line("some", 2 * us) + &line("full", us)
         };
         put(root, "cg/a/b/memory.pressure", &pressure(10));
-        let mut counters = Counters::default();
+        let mut counters = CounterTracker::default();
         let mut read = || counters.read(root, ["/a/b", "/gone", "/"].into_iter());
         let limit_bytes = Some(8192);
         let first = read();
-        assert_eq!(first[0], Counted { limit_bytes, ..Counted::default() });
-        assert_eq!(first[1..], [Counted::default(); 2]);
+        assert_eq!(first[0], GroupCounters { limit_bytes, ..GroupCounters::default() });
+        assert_eq!(first[1..], [GroupCounters::default(); 2]);
         put(root, "cg/a/b/memory.stat", &stat(8));
         put(root, "cg/a/b/memory.pressure", &pressure(25));
-        let expected = Counted {
+        let expected = GroupCounters {
             refaults: Some(0),
             major_faults: Some(5),
             psi_some_us: Some(30),

@@ -11,12 +11,12 @@ use sd_notify::NotifyState;
 use tracing::info;
 
 use super::{Agent, AgentError, LakeOptions};
-use crate::control::{Answer, Control, Request};
+use crate::control::{Control, Request, Response};
 use crate::follow::{Follower, Selection};
-use crate::metrics::{Metrics, MetricsTo};
+use crate::metrics::{MetricsExporter, MetricsTo};
 use crate::notify::Notify;
 use crate::record::sweep;
-use crate::session::{End, Job, JobContext, Progress, SavedAges, Session, WatchStatus};
+use crate::session::{Job, JobContext, Progress, SavedAges, Session, SessionEnd, WatchStatus};
 use crate::stop::Stop;
 use crate::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use crate::words::STATUS;
@@ -49,7 +49,7 @@ pub fn run(
     o: &AgentOptions,
     attrs: &dyn AttrsFor,
     progress: Box<dyn Progress>,
-) -> Result<End, AgentError> {
+) -> Result<SessionEnd, AgentError> {
     let stop = Stop::at_signals()?;
     sweep();
     let mut ready = open(&WatchedMemory::processes(), o.look, attrs)?;
@@ -57,7 +57,7 @@ pub fn run(
     let mut follower = Follower::new(ready.watched());
     follower.attach_all(ready.hold(), &o.targets)?;
     let control = o.control.as_deref().map(Control::open).transpose()?;
-    let metrics = Metrics::open(o.metrics.as_ref(), o.metrics_every)?;
+    let metrics = MetricsExporter::open(o.metrics.as_ref(), o.metrics_every)?;
     let agent = Agent::open(Some(&o.lake), false)?;
     let (files, frames) = (ready.requires_files(), ready.requires_frames());
     let kept = KeptCapabilities { reading: files, writing: true, frames };
@@ -100,7 +100,7 @@ impl Job for AgentJob {
         &mut self,
         on: &mut JobContext<'_>,
         s: &Arc<Snapshot>,
-    ) -> Result<ControlFlow<End>, AgentError> {
+    ) -> Result<ControlFlow<SessionEnd>, AgentError> {
         on.state.status.show(s, String::new);
         Ok(ControlFlow::Continue(()))
     }
@@ -109,26 +109,26 @@ impl Job for AgentJob {
         &mut self,
         on: &mut JobContext<'_>,
         request: Request,
-    ) -> Result<Answer<WatchStatus>, AgentError> {
+    ) -> Result<Response<WatchStatus>, AgentError> {
         match request {
             Request::Status => {
                 let scene = on.state.scene(None);
-                Ok(Answer::status(WatchStatus::new(&scene, on.watch.attrs(), false, None)))
+                Ok(Response::status(WatchStatus::new(&scene, on.watch.attrs(), false, None)))
             }
             Request::Snapshot { after, from } => {
-                Ok(Answer::snapshot(on.state.snapshots(after, from.map(Nanos))?))
+                Ok(Response::snapshot(on.state.snapshots(after, from.map(Nanos))?))
             }
-            Request::Stop => Ok(Answer::done()),
+            Request::Stop => Ok(Response::done()),
             Request::Attributes(new) => {
                 let attrs = new.over(on.attrs()?).map_err(AgentError::Attributes)?;
                 on.watch.set_attrs(attrs).map_err(crate::session::SessionError::from)?;
                 on.state.status.set_attrs(&attrs);
-                Ok(Answer::done())
+                Ok(Response::done())
             }
             Request::Targets { add, remove } => {
                 on.state.follower.set_targets(on.watch.hold(), &add, &remove)?;
                 on.follow(self)?;
-                Ok(Answer::done())
+                Ok(Response::done())
             }
             Request::Pause | Request::Resume | Request::Commit { .. } | Request::Record { .. } => {
                 Err(AgentError::OnlyRows)

@@ -7,9 +7,9 @@ use isotherm_core::{
     AGE_BINS, AgeHistogram, Attribution, HeatBytes, PAGE_SIZE, PageAges, TargetId, Thresholds,
     proportional_parts,
 };
-use isotherm_fleet::{AGES, LakeRow};
+use isotherm_fleet::{COLUMN_AGES, LakeRow};
 
-use super::counters::Counted;
+use super::counters::GroupCounters;
 
 /// The sums over the snapshots of one minute.
 #[derive(Debug, Default)]
@@ -56,12 +56,12 @@ impl Bins {
     }
 
     /// Bytes of at least each age, divided by `n`.
-    fn bytes(&self, n: u64) -> [i64; AGES.len()] {
+    fn bytes(&self, n: u64) -> [i64; COLUMN_AGES.len()] {
         // A histogram has 32 bits for each number.
         let unit = self.0.iter().max().map_or(0, |most| most >> u32::BITS) + 1;
         let h = AgeHistogram(self.0.map(|pages| u32::try_from(pages / unit).unwrap_or(u32::MAX)));
         let factor = (unit * PAGE_SIZE) as f64 / n as f64;
-        AGES.map(|(_, age)| (h.at_least(age as f64) * factor) as i64)
+        COLUMN_AGES.map(|(_, age)| (h.at_least(age as f64) * factor) as i64)
     }
 
     /// Bytes of all ages, divided by `n`.
@@ -160,7 +160,7 @@ impl Minute {
         minute: i64,
         own_cpu_us: u64,
         host_bytes: u64,
-        counted: &[Counted],
+        counted: &[GroupCounters],
     ) -> Vec<LakeRow> {
         let n = u64::from(self.snapshots.max(1));
         let resident = self.groups.values().map(|sums| sums.heat.resident());
@@ -296,7 +296,7 @@ mod tests {
             ..observed(&a, Some(&last), 1, 1)
         }));
         let row = minute.rows(0, 0, 0, &[])[0];
-        let at = |age: &str| AGES.iter().position(|(name, _)| *name == age).unwrap();
+        let at = |age: &str| COLUMN_AGES.iter().position(|(name, _)| *name == age).unwrap();
         assert_eq!(
             (row.aged_bytes, row.idle[at("1s")], row.idle[at("10s")], row.idle[at("15s")]),
             (8 << 12, 6 << 12, 4 << 12, 0)

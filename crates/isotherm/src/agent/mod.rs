@@ -15,14 +15,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use isotherm_core::scheme::{Event, Outcome};
+use isotherm_core::scheme::{ActionEvent, Outcome};
 use isotherm_core::{Action, Nanos, Snapshot, TargetId};
-use isotherm_fleet::{Bucket, Keep, Lake, MINUTE_MS, Rows, Uploader};
+use isotherm_fleet::{Bucket, DiskLimits, Lake, MINUTE_MS, Rows, Uploader};
 use isotherm_linux::{proc, sys};
 
-use self::counters::Counters;
+use self::counters::CounterTracker;
 use self::minute::{Minute, Observed};
-use self::names::Names;
+use self::names::GroupNames;
 use self::store::Store;
 use crate::ROOT;
 use crate::session::Scene;
@@ -94,8 +94,8 @@ struct Collector {
     /// start of the running minute, in ms since 1970
     at: i64,
     minute: Minute,
-    names: Names,
-    counters: Counters,
+    names: GroupNames,
+    counters: CounterTracker,
     /// CPU time of this process until the last row
     cpu: Duration,
     /// bytes that isotherm has paged out of each target; `None` if it does not page out
@@ -115,8 +115,8 @@ impl Agent {
         let name = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         let host = o.host.clone().unwrap_or_else(name);
         let (dir, keep) = match &o.place {
-            LakePlace::Dir(dir) => (dir, Keep { age: Some(o.keep), bytes: o.keep_bytes }),
-            LakePlace::Objects(_) => (&o.spool, Keep::default()),
+            LakePlace::Dir(dir) => (dir, DiskLimits { age: Some(o.keep), bytes: o.keep_bytes }),
+            LakePlace::Objects(_) => (&o.spool, DiskLimits::default()),
         };
         let uploader = match &o.place {
             LakePlace::Dir(_) => None,
@@ -130,8 +130,8 @@ impl Agent {
             command_lines: o.command_lines,
             at: minute_of(now_ms()),
             minute: Minute::default(),
-            names: Names::default(),
-            counters: Counters::default(),
+            names: GroupNames::default(),
+            counters: CounterTracker::default(),
             cpu: sys::own_cpu(),
             paged_out: pages_out.then(BTreeMap::new),
             store: Store::new(lake, uploader),
@@ -178,7 +178,7 @@ impl Agent {
     }
 
     /// Adds the memory that schemes have paged out.
-    pub(crate) fn acted(&mut self, events: &[Event], scene: &Scene<'_>) {
+    pub(crate) fn acted(&mut self, events: &[ActionEvent], scene: &Scene<'_>) {
         let Some((collector, paged_out)) =
             self.0.as_mut().and_then(|c| Some((&mut c.minute, c.paged_out.as_mut()?)))
         else {

@@ -19,7 +19,7 @@ const AGAIN: u32 = 10;
 
 /// Names of control groups, by path.
 #[derive(Debug, Default)]
-pub struct Names(BTreeMap<String, Known>);
+pub struct GroupNames(BTreeMap<String, Known>);
 
 #[derive(Debug)]
 struct Known {
@@ -28,7 +28,7 @@ struct Known {
     again: u32,
 }
 
-impl Names {
+impl GroupNames {
     /// Finds the names of groups when they first appear: the state of a container goes with it.
     pub fn meet<'a>(&mut self, root: &Path, host: &str, paths: impl Iterator<Item = &'a str>) {
         let states = States::new(root);
@@ -391,7 +391,7 @@ mod tests {
 
     fn of(root: &Path, path: &str) -> Group {
         let path = path.replace("NUMBER", N);
-        let group = Names::default().resolve(root, "h", std::iter::once(&*path)).remove(0);
+        let group = GroupNames::default().resolve(root, "h", std::iter::once(&*path)).remove(0);
         assert_eq!((&*group.cgroup, &*group.host), (&*path, "h"));
         group
     }
@@ -590,7 +590,7 @@ mod tests {
     fn names_of_a_container_outlast_its_state() {
         let config = "var/lib/docker/containers/NUMBER/config.v2.json";
         let root = root(&[(config, r#"{"Name": "/job", "Config": {"Image": "job:1"}}"#)]);
-        let (path, mut names) = (format!("/docker/{N}"), Names::default());
+        let (path, mut names) = (format!("/docker/{N}"), GroupNames::default());
         names.meet(root.path(), "h", std::iter::once(&*path));
         fs::remove_file(root.path().join(config.replace("NUMBER", N))).unwrap();
         for _ in 0..=2 * AGAIN {
@@ -602,7 +602,7 @@ mod tests {
     #[test]
     fn names_that_come_later_are_found() {
         let dir = root(&[]);
-        let (path, mut names) = (format!("/kubepods/podx/{N}"), Names::default());
+        let (path, mut names) = (format!("/kubepods/podx/{N}"), GroupNames::default());
         let mut service =
             || names.resolve(dir.path(), "h", std::iter::once(&*path)).remove(0).service;
         assert_eq!(service(), N);

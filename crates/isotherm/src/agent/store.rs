@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use crate::words::chain;
 
 /// Maximum number of minutes that wait.
-const MAX_WAITING: usize = 120;
+const MAX_WAITING_MINUTES: usize = 120;
 
 /// The rows of one minute.
 struct Batch {
@@ -61,7 +61,7 @@ impl Store {
     pub fn send(&mut self, minute: i64, rows: Rows) -> io::Result<()> {
         // Capabilities are those of a thread: it begins when the session has dropped its own.
         if let Some((lake, uploader)) = self.stopped.take() {
-            let (send, receive) = sync_channel(MAX_WAITING);
+            let (send, receive) = sync_channel(MAX_WAITING_MINUTES);
             let thread = std::thread::Builder::new().name("lake".to_owned());
             let spent = Arc::clone(&self.spent);
             let thread = thread.spawn(move || write(lake, uploader, &receive, &spent))?;
@@ -139,7 +139,7 @@ mod tests {
     /// Found by an audit: an agent whose thread had ended went on without writing a row.
     #[test]
     fn an_agent_without_its_thread_ends() {
-        let (send, _) = sync_channel(MAX_WAITING);
+        let (send, _) = sync_channel(MAX_WAITING_MINUTES);
         let thread = std::thread::spawn(|| ());
         let (stopped, spent) = (None, Arc::default());
         let mut store = Store { stopped, running: Some((send, thread)), lost: 0, spent };

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::schemes::Form;
+use crate::schemes::SchemeSyntax;
 use crate::session::KeptSnapshots;
 
 pub use ask::{ask, say_to};
@@ -42,7 +42,7 @@ pub enum Request {
         /// the text of the new schemes
         schemes: String,
         /// the form of that text: TOML or one scheme per line
-        form: Form,
+        form: SchemeSyntax,
     },
     /// change attributes of the monitor, for example its budget
     Attributes(Attributes),
@@ -90,7 +90,7 @@ impl Request {
 
 /// An answer: one line of JSON.
 #[derive(Debug, Serialize)]
-pub struct Answer<T> {
+pub struct Response<T> {
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -102,31 +102,31 @@ pub struct Answer<T> {
     notes: Vec<String>,
 }
 
-impl<T> Answer<T> {
+impl<T> Response<T> {
     /// The request was carried out.
     pub fn done() -> Self {
-        Answer::noted(Vec::new())
+        Response::noted(Vec::new())
     }
 
     /// The request was carried out; `notes` are for the user.
     pub fn noted(notes: Vec<String>) -> Self {
-        Answer { ok: true, error: None, status: None, snapshot: None, notes }
+        Response { ok: true, error: None, status: None, snapshot: None, notes }
     }
 
     /// The request was refused, for the reason `why`.
     pub fn refused(why: String) -> Self {
         let notes = Vec::new();
-        Answer { ok: false, error: Some(why), status: None, snapshot: None, notes }
+        Response { ok: false, error: Some(why), status: None, snapshot: None, notes }
     }
 
     /// The answer to [`Request::Status`].
     pub fn status(status: T) -> Self {
-        Answer { status: Some(status), ..Answer::done() }
+        Response { status: Some(status), ..Response::done() }
     }
 
     /// The answer to [`Request::Snapshot`]; `None` if there is none yet.
     pub fn snapshot(snapshot: Option<KeptSnapshots>) -> Self {
-        Answer { snapshot, ..Answer::done() }
+        Response { snapshot, ..Response::done() }
     }
 }
 

@@ -15,9 +15,9 @@ use rustix::event::PollFd;
 use serde::Serialize;
 use tracing::warn;
 
-use super::{Answer, ControlError, MAX_LINE, Request};
-use crate::files::ignore_missing;
+use super::{ControlError, MAX_LINE, Request, Response};
 use crate::served::{self, Framing, Served, Wait};
+use crate::text_file::ignore_missing;
 use crate::words::chain;
 
 /// Maximum number of users whose refused connections are reported in [`REPORT_PAUSE`].
@@ -67,7 +67,7 @@ pub fn wait<'a>(
 pub fn answer<T: Serialize, E: Error + 'static>(
     control: Option<&mut Control>,
     requests: Vec<(usize, Result<Request, String>)>,
-    mut done: impl FnMut(Request) -> Result<Answer<T>, E>,
+    mut done: impl FnMut(Request) -> Result<Response<T>, E>,
 ) -> Option<String> {
     let control = control?;
     let mut stop = None;
@@ -77,12 +77,12 @@ pub fn answer<T: Serialize, E: Error + 'static>(
                 if matches!(request, Request::Stop) {
                     stop = Some("stopped by a request".to_owned());
                 }
-                let answer = done(request).unwrap_or_else(|e| Answer::refused(chain(&e)));
+                let answer = done(request).unwrap_or_else(|e| Response::refused(chain(&e)));
                 control.served.answer(client, &line(&answer), false);
             }
             // After a malformed request, nothing more is read from this client.
             Err(why) => {
-                control.served.answer(client, &line(&Answer::<()>::refused(why)), true);
+                control.served.answer(client, &line(&Response::<()>::refused(why)), true);
             }
         }
     }
@@ -124,7 +124,7 @@ impl Control {
         let listener = listener.map_err(make)?;
         let framing = Framing { end: b"\n", max: MAX_LINE };
         listener.set_nonblocking(true).map_err(make)?;
-        let refusal = |why: &str| line(&Answer::<()>::refused(why.to_owned()));
+        let refusal = |why: &str| line(&Response::<()>::refused(why.to_owned()));
         let served = Served::new(listener, framing, refusal);
         let control = Control { path: path.to_owned(), served, refusals: Refusals::default() };
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(make)?;
@@ -182,7 +182,7 @@ fn may_ask(stream: &UnixStream, refusals: &mut Refusals) -> Result<Option<i32>, 
     ))
 }
 
-fn line<T: Serialize>(answer: &Answer<T>) -> Vec<u8> {
+fn line<T: Serialize>(answer: &Response<T>) -> Vec<u8> {
     let mut line = serde_json::to_vec(answer).unwrap_or_else(|_| b"{\"ok\":false}".to_vec());
     line.push(b'\n');
     line

@@ -10,7 +10,7 @@ use serde::Deserialize;
 /// Maximum length of a file of advice, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 /// The version of the keys that this module reads.
-const VERSION: u32 = 1;
+const KEYS_VERSION: u32 = 1;
 
 /// The reason why a file is no advice.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +37,7 @@ pub enum AdviceError {
 /// The action for a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Action {
+pub(super) enum RangeAction {
     Lock,
     Hugepage,
     /// pageout, cold: for memory that is idle now, not for that of another run
@@ -47,7 +47,7 @@ pub(super) enum Action {
 
 /// Advice for a program and its descendants.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Advice {
+pub struct ProgramAdvice {
     /// each process of the recorded run, in the order of the record
     pub(super) programs: Vec<Program>,
     /// bytes that the recorded run needed in addition to the ranges to lock
@@ -75,7 +75,7 @@ pub(super) struct AdvisedMapping {
 /// A part of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct MappingPart {
-    pub(super) action: Action,
+    pub(super) action: RangeAction,
     pub(super) offset: u64,
     pub(super) bytes: u64,
     pub(super) rate_hz: f64,
@@ -104,7 +104,7 @@ struct Target {
 
 #[derive(Deserialize)]
 struct Range {
-    action: Action,
+    action: RangeAction,
     target: u32,
     mapping: String,
     mapping_range: [String; 2],
@@ -129,7 +129,7 @@ impl Range {
     }
 }
 
-impl Advice {
+impl ProgramAdvice {
     /// Reads the output of `isotherm report advice --json`.
     ///
     /// # Errors
@@ -140,16 +140,19 @@ impl Advice {
         File::open(path)
             .and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text))
             .map_err(failed)?;
-        Advice::parse(&text).map_err(|why| AdviceError::Parse { path: path.to_owned(), why })
+        ProgramAdvice::parse(&text).map_err(|why| AdviceError::Parse { path: path.to_owned(), why })
     }
 
     fn parse(text: &str) -> Result<Self, String> {
         let report: Report = serde_json::from_str(text).map_err(|e| e.to_string())?;
-        if report.schema_version != VERSION {
-            return Err(format!("its keys have version {}, not {VERSION}", report.schema_version));
+        if report.schema_version != KEYS_VERSION {
+            return Err(format!(
+                "its keys have version {}, not {KEYS_VERSION}",
+                report.schema_version
+            ));
         }
         let mut all: BTreeMap<u32, BTreeMap<(u64, u64), AdvisedMapping>> = BTreeMap::new();
-        for range in report.ranges.iter().filter(|r| r.action != Action::Other) {
+        for range in report.ranges.iter().filter(|r| r.action != RangeAction::Other) {
             let (start, end) = range
                 .mapping()
                 .ok_or_else(|| format!("a range lies outside its mapping {}", range.mapping))?;
@@ -167,7 +170,7 @@ impl Advice {
         };
         let programs = report.targets.into_iter().map(program).collect();
         let needed = report.sizing.first().map_or(0, |all| all.needed_p95_bytes);
-        let mut advice = Advice { programs, beside: 0 };
+        let mut advice = ProgramAdvice { programs, beside: 0 };
         advice.separate_shared_memory();
         advice.beside = needed.saturating_sub(advice.lock_bytes());
         Ok(advice)
@@ -192,7 +195,8 @@ impl Advice {
     pub fn within(mut self, budget: u64) -> Self {
         let parts =
             self.programs.iter_mut().flat_map(|p| &mut p.mappings).flat_map(|m| &mut m.parts);
-        let mut locks: Vec<&mut MappingPart> = parts.filter(|p| p.action == Action::Lock).collect();
+        let mut locks: Vec<&mut MappingPart> =
+            parts.filter(|p| p.action == RangeAction::Lock).collect();
         locks.sort_by(|a, b| b.rate_hz.total_cmp(&a.rate_hz));
         let mut left = budget / isotherm_core::PAGE_SIZE * isotherm_core::PAGE_SIZE;
         for part in locks {
@@ -216,7 +220,7 @@ impl Advice {
     #[must_use]
     pub fn lock_bytes(&self) -> u64 {
         let parts = self.programs.iter().flat_map(|p| &p.mappings).flat_map(|m| &m.parts);
-        parts.filter(|p| p.action == Action::Lock).map(|p| p.bytes).sum()
+        parts.filter(|p| p.action == RangeAction::Lock).map(|p| p.bytes).sum()
     }
 }
 
@@ -264,13 +268,13 @@ fn name_of(label: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn report(ranges: &str) -> Result<Advice, String> {
+    fn report(ranges: &str) -> Result<ProgramAdvice, String> {
         let targets =
             r#"[{"target":0,"label":"a (b) (pid 7)"},{"target":3,"label":"a (b) (pid 8)"}]"#;
         let text = format!(
             r#"{{"schema_version":1,"more":0,"targets":{targets},"ranges":[{ranges}],"sizing":[{{"needed_p95_bytes":94208}}]}}"#
         );
-        Advice::parse(&text)
+        ProgramAdvice::parse(&text)
     }
 
     fn range(action: &str, target: u32, name: &str, at: (u64, u64), rate: f64) -> String {
@@ -281,7 +285,7 @@ mod tests {
         )
     }
 
-    fn parts(advice: &Advice) -> Vec<(usize, u64, u64)> {
+    fn parts(advice: &ProgramAdvice) -> Vec<(usize, u64, u64)> {
         let each = advice.programs.iter().enumerate();
         let mappings = each.flat_map(|(i, p)| p.mappings.iter().map(move |m| (i, m)));
         mappings.flat_map(|(i, m)| m.parts.iter().map(move |p| (i, p.offset, p.bytes))).collect()
@@ -336,7 +340,7 @@ mod tests {
             (r#"{"schema_version":2,"targets":[],"ranges":[]}"#.to_owned(), "version 2"),
             (r#"{"schema_version":1,"targets":[]}"#.to_owned(), "ranges"),
         ] {
-            let why = Advice::parse(&text).unwrap_err();
+            let why = ProgramAdvice::parse(&text).unwrap_err();
             assert!(why.contains(said), "{why}");
         }
         let why = report(&range("lock", 0, "anonymous", (0xf000, 0x2000), 1.0)).unwrap_err();

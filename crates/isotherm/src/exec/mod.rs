@@ -7,6 +7,6 @@ mod place;
 mod process;
 mod run;
 
-pub use advice::{Advice, AdviceError};
+pub use advice::{AdviceError, ProgramAdvice};
 pub use error::ExecError;
 pub use run::{AppliedAdvice, RaisedLimit, apply, lock_budget, run};

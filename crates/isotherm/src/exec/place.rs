@@ -1,16 +1,16 @@
 //! Where advised memory lies in this run of a program.
 
 use isotherm_core::{AddrRange, Mapping, MappingKind, PAGE_SIZE};
-use isotherm_linux::inject::Request;
+use isotherm_linux::inject::InjectedCall;
 use isotherm_report::mapping_name;
 
-use super::advice::{Action, AdvisedMapping, MappingPart};
+use super::advice::{AdvisedMapping, MappingPart, RangeAction};
 
 /// A mapping may correspond to the recorded one if their lengths differ by at most one in this many bytes.
 const TOLERANCE: u64 = 16;
 
 /// Bytes of shared memory that a process reads at once to lock them: some milliseconds from a disk.
-const STEP: usize = 1 << 20;
+const LOCK_STEP_BYTES: usize = 1 << 20;
 
 /// The mapping of this run that corresponds to each mapping of the advice, where there is one: the one of the same
 /// name that is nearest in length. `known` are mappings that were found before.
@@ -74,7 +74,7 @@ fn joined(live: &[Mapping]) -> Vec<(Live<'_>, AddrRange)> {
 
 /// The requests for a mapping that lies at `range` in this run, joined where they are adjacent. Anonymous memory
 /// grows downwards, so its parts keep their distance from the end; all other memory keeps it from the beginning.
-pub(super) fn requests(mapping: &AdvisedMapping, range: AddrRange) -> Vec<Request> {
+pub(super) fn requests(mapping: &AdvisedMapping, range: AddrRange) -> Vec<InjectedCall> {
     let shift = match mapping.name.as_str() {
         "anonymous" | "[stack]" => range.len().cast_signed() - mapping.bytes.cast_signed(),
         _ => 0,
@@ -97,19 +97,19 @@ pub(super) fn requests(mapping: &AdvisedMapping, range: AddrRange) -> Vec<Reques
         });
         all
     };
-    let huge = of(Action::Hugepage).into_iter().map(Request::HugePages);
-    let locks = of(Action::Lock).into_iter();
+    let huge = of(RangeAction::Hugepage).into_iter().map(InjectedCall::HugePages);
+    let locks = of(RangeAction::Lock).into_iter();
     if mapping.is_shared() {
         // Other processes access it, perhaps without this one ever doing so.
-        return huge.chain(locks.flat_map(steps).map(Request::LockNow)).collect();
+        return huge.chain(locks.flat_map(steps).map(InjectedCall::LockNow)).collect();
     }
-    huge.chain(locks.map(Request::Lock)).collect()
+    huge.chain(locks.map(InjectedCall::Lock)).collect()
 }
 
 /// The pieces of a range for which a process waits at once.
 fn steps(range: AddrRange) -> impl Iterator<Item = AddrRange> {
-    let starts = (range.start..range.end).step_by(STEP);
-    starts.map(move |start| AddrRange::new(start, (start + STEP as u64).min(range.end)))
+    let starts = (range.start..range.end).step_by(LOCK_STEP_BYTES);
+    starts.map(move |start| AddrRange::new(start, (start + LOCK_STEP_BYTES as u64).min(range.end)))
 }
 
 #[cfg(test)]
@@ -125,8 +125,8 @@ mod tests {
         }
     }
 
-    fn advised(name: &str, pages: u64, parts: &[(Action, u64, u64)]) -> AdvisedMapping {
-        let part = |&(action, offset, pages): &(Action, u64, u64)| MappingPart {
+    fn advised(name: &str, pages: u64, parts: &[(RangeAction, u64, u64)]) -> AdvisedMapping {
+        let part = |&(action, offset, pages): &(RangeAction, u64, u64)| MappingPart {
             action,
             offset: offset << 12,
             bytes: pages << 12,
@@ -182,16 +182,16 @@ mod tests {
 
     #[test]
     fn parts_lie_at_their_distance_from_the_end_that_does_not_move() {
-        use Action::{Hugepage, Lock};
+        use RangeAction::{Hugepage, Lock};
         let parts = [(Lock, 30, 2), (Lock, 0, 1), (Lock, 1, 2), (Hugepage, 8, 4)];
         let of = |name: &str, start: u64, end: u64| {
             requests(&advised(name, 32, &parts), AddrRange::new(start << 12, end << 12))
                 .into_iter()
                 .map(|r| match r {
-                    Request::Lock(r) => ('l', pages(r)),
-                    Request::HugePages(r) => ('h', pages(r)),
-                    Request::LockNow(r) => ('n', pages(r)),
-                    Request::Unlock(r) => ('u', pages(r)),
+                    InjectedCall::Lock(r) => ('l', pages(r)),
+                    InjectedCall::HugePages(r) => ('h', pages(r)),
+                    InjectedCall::LockNow(r) => ('n', pages(r)),
+                    InjectedCall::Unlock(r) => ('u', pages(r)),
                 })
                 .collect::<Vec<_>>()
         };

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use isotherm_core::AddrRange;
-use isotherm_linux::inject::{self, InjectError, Request};
+use isotherm_linux::inject::{self, InjectError, InjectedCall};
 use isotherm_linux::proc::ProcError;
 use isotherm_linux::{Thread, proc};
 use rangemap::RangeSet;
@@ -61,7 +61,8 @@ impl Process {
                 let is_known = self.found.get(i).is_some_and(Option::is_some);
                 Some((mapping, (*at).filter(|_| !is_known)?))
             });
-        let mut new: Vec<Request> = new.flat_map(|(mapping, at)| requests(mapping, at)).collect();
+        let mut new: Vec<InjectedCall> =
+            new.flat_map(|(mapping, at)| requests(mapping, at)).collect();
         if !new.is_empty() && proc::locked(root, self.process.pid)? > 0 {
             // What the program has locked itself must stay locked at the end.
             let mut own = self.locked_now(root)?;
@@ -96,7 +97,7 @@ impl Process {
     /// Counts a request after which this memory is `locked`. Results do not suffice: the kernel accepts locks of
     /// memory that it never locks (of devices, for asynchronous I/O, hugetlb pages), and a lock that fails at a hole
     /// has locked the memory before it.
-    fn note(&mut self, request: Request, result: io::Result<()>, locked: &RangeSet<u64>) {
+    fn note(&mut self, request: InjectedCall, result: io::Result<()>, locked: &RangeSet<u64>) {
         let bytes = request.range().len();
         let refused = if is_lock(request) {
             not_locked(request, locked).iter().map(|part| part.range().len()).sum()
@@ -117,7 +118,7 @@ impl Process {
     /// Undoes the locks.
     fn unlock(&self) -> Result<(), InjectError> {
         let ranges = self.locked.iter().map(|r| AddrRange::new(r.start, r.end));
-        let all: Vec<Request> = ranges.map(Request::Unlock).collect();
+        let all: Vec<InjectedCall> = ranges.map(InjectedCall::Unlock).collect();
         if !all.is_empty() {
             inject::request(Path::new(crate::ROOT), self.process, &all).1?;
         }
@@ -125,16 +126,16 @@ impl Process {
     }
 }
 
-fn is_lock(request: Request) -> bool {
-    matches!(request, Request::Lock(_) | Request::LockNow(_))
+fn is_lock(request: InjectedCall) -> bool {
+    matches!(request, InjectedCall::Lock(_) | InjectedCall::LockNow(_))
 }
 
 /// The parts of a request for a lock that are not `locked`. Other requests stay whole.
-fn not_locked(request: Request, locked: &RangeSet<u64>) -> Vec<Request> {
-    let (part, whole): (fn(AddrRange) -> Request, _) = match request {
-        Request::Lock(whole) => (Request::Lock, whole.non_empty()),
-        Request::LockNow(whole) => (Request::LockNow, whole.non_empty()),
-        Request::Unlock(_) | Request::HugePages(_) => return vec![request],
+fn not_locked(request: InjectedCall, locked: &RangeSet<u64>) -> Vec<InjectedCall> {
+    let (part, whole): (fn(AddrRange) -> InjectedCall, _) = match request {
+        InjectedCall::Lock(whole) => (InjectedCall::Lock, whole.non_empty()),
+        InjectedCall::LockNow(whole) => (InjectedCall::LockNow, whole.non_empty()),
+        InjectedCall::Unlock(_) | InjectedCall::HugePages(_) => return vec![request],
     };
     let gaps = whole.iter().flat_map(|whole| locked.gaps(whole));
     gaps.map(|gap| part(AddrRange::new(gap.start, gap.end))).collect()
@@ -249,13 +250,13 @@ mod tests {
         let locked = RangeSet::from_iter(std::iter::once(0x1000..0x3000));
         let no_memory = || Err(io::ErrorKind::OutOfMemory.into());
         for (request, result) in [
-            (Request::Lock(range(0x1000, 0x2000)), Ok(())),
+            (InjectedCall::Lock(range(0x1000, 0x2000)), Ok(())),
             // Memory of a device.
-            (Request::Lock(range(0x5000, 0x7000)), Ok(())),
+            (InjectedCall::Lock(range(0x5000, 0x7000)), Ok(())),
             // A hole after the first page.
-            (Request::LockNow(range(0x2000, 0x4000)), no_memory()),
-            (Request::HugePages(range(0x8000, 0xc000)), Ok(())),
-            (Request::HugePages(range(0xc000, 0x1_0000)), no_memory()),
+            (InjectedCall::LockNow(range(0x2000, 0x4000)), no_memory()),
+            (InjectedCall::HugePages(range(0x8000, 0xc000)), Ok(())),
+            (InjectedCall::HugePages(range(0xc000, 0x1_0000)), no_memory()),
         ] {
             process.note(request, result, &locked);
         }
@@ -269,10 +270,11 @@ mod tests {
         let range = AddrRange::new;
         let locked = RangeSet::from_iter([0x2000..0x3000, 0x5000..0x9000]);
         let of = |request| not_locked(request, &locked);
-        let parts = [Request::Lock(range(0x1000, 0x2000)), Request::Lock(range(0x3000, 0x5000))];
-        assert_eq!(of(Request::Lock(range(0x1000, 0x6000))), parts);
-        assert_eq!(of(Request::LockNow(range(0x5000, 0x6000))), []);
-        let huge = Request::HugePages(range(0x1000, 0x6000));
+        let parts =
+            [InjectedCall::Lock(range(0x1000, 0x2000)), InjectedCall::Lock(range(0x3000, 0x5000))];
+        assert_eq!(of(InjectedCall::Lock(range(0x1000, 0x6000))), parts);
+        assert_eq!(of(InjectedCall::LockNow(range(0x5000, 0x6000))), []);
+        let huge = InjectedCall::HugePages(range(0x1000, 0x6000));
         assert_eq!(of(huge), [huge]);
     }
 }

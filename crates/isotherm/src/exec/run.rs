@@ -10,9 +10,9 @@ use rustix::thread::CapabilitySet;
 use tracing::warn;
 
 use super::process::Processes;
-use super::{Advice, ExecError};
+use super::{ExecError, ProgramAdvice};
 use crate::follow::{StartedCommand, resolve};
-use crate::interleave::{Family, with_descendants};
+use crate::interleave::{ProcessTree, with_descendants};
 use crate::stop::Stop;
 
 /// Share of the group's limit, or of the machine's memory without a limit, that is never locked: the kernel and
@@ -76,7 +76,7 @@ fn set_limit(pid: i32, limit: Rlimit) -> rustix::io::Result<Rlimit> {
 /// another maximum.
 #[must_use]
 pub fn lock_budget(
-    advice: &Advice,
+    advice: &ProgramAdvice,
     wanted: Option<u64>,
     pid: Option<i32>,
 ) -> (u64, Option<RaisedLimit>) {
@@ -127,12 +127,12 @@ fn raise_limit(pid: i32) -> (Option<u64>, Option<RaisedLimit>) {
 /// If the command cannot start. Advice that cannot be applied is reported, and the command continues.
 pub fn run(
     command: &[String],
-    advice: &Advice,
+    advice: &ProgramAdvice,
     stop: &Stop,
 ) -> Result<(Option<u8>, AppliedAdvice), ExecError> {
     let Some(program) = resolve(command)? else { return Ok((Some(0), AppliedAdvice::default())) };
     let root = Path::new(crate::ROOT);
-    let family = Family::begin(root).map_err(|e| ExecError::Family(e.into()))?;
+    let family = ProcessTree::begin(root).map_err(|e| ExecError::Family(e.into()))?;
     let mut started = StartedCommand::spawn(&program, command, &[])?;
     let mut applying = Applying::new(advice);
     while !started.has_ended_before(applying.pause, stop)? && !stop.is_over() {
@@ -146,7 +146,7 @@ pub fn run(
 ///
 /// # Errors
 /// If there is no such process.
-pub fn apply(pid: i32, advice: &Advice, stop: &Stop) -> Result<AppliedAdvice, ExecError> {
+pub fn apply(pid: i32, advice: &ProgramAdvice, stop: &Stop) -> Result<AppliedAdvice, ExecError> {
     let root = Path::new(crate::ROOT);
     let mut applying = Applying::new(advice);
     let process = Thread::now(root, pid).ok_or(ExecError::NoProcess(pid))?;
@@ -167,7 +167,7 @@ struct Applying<'a> {
 }
 
 impl<'a> Applying<'a> {
-    fn new(advice: &'a Advice) -> Self {
+    fn new(advice: &'a ProgramAdvice) -> Self {
         Applying { processes: Processes::new(&advice.programs), pause: MIN_LOOK_INTERVAL }
     }
 

@@ -18,7 +18,7 @@ use super::members::Members;
 use super::selection::Selection;
 use super::started::StartedCommand;
 use crate::ROOT;
-use crate::pace::{Pace, PaceLimits, SLACK, WorkStart};
+use crate::pace::{Pace, PaceLimits, START_SLACK, WorkStart};
 use crate::watch::StaticTargets;
 
 /// How often to look for new members.
@@ -414,7 +414,7 @@ impl Follower {
     pub fn by(&self) -> Option<Nanos> {
         let naming = Some(self.naming.due()).filter(|&due| due < self.young_until);
         let coming = self.may_come().then(|| self.pace.due());
-        naming.into_iter().chain(coming).min().map(|due| due + SLACK)
+        naming.into_iter().chain(coming).min().map(|due| due + START_SLACK)
     }
 
     fn may_come(&self) -> bool {

@@ -9,19 +9,19 @@ use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 pub const MAX_FAMILY: usize = 1024;
 
 /// All processes that this process and its descendants start from now on.
-pub struct Family<'a> {
+pub struct ProcessTree<'a> {
     root: &'a Path,
     own: Pid,
     /// children that this process had before
     others: Vec<i32>,
 }
 
-impl<'a> Family<'a> {
+impl<'a> ProcessTree<'a> {
     /// Makes this process a subreaper: it, and not init, becomes the parent of orphans among its descendants.
     pub fn begin(root: &'a Path) -> rustix::io::Result<Self> {
         let own = getpid();
         set_child_subreaper(Some(own))?;
-        Ok(Family { root, own, others: proc::children(root, own.as_raw_nonzero().get()) })
+        Ok(ProcessTree { root, own, others: proc::children(root, own.as_raw_nonzero().get()) })
     }
 
     /// The pids of the family, at most [`MAX_FAMILY`] of them. Ended children are reaped and left out, except for
@@ -60,7 +60,7 @@ mod tests {
     fn orphans_belong_to_it_as_long_as_they_live() {
         let root = Path::new("/");
         let mut before = Command::new("sleep").arg("60").spawn().unwrap();
-        let family = Family::begin(root).unwrap();
+        let family = ProcessTree::begin(root).unwrap();
         // The shell in between ends at once, and prints the pid of its child.
         let script = "sh -c 'sleep 60 >&2 & echo $!'; exec sleep 60 >&2";
         let mut command = Command::new("sh");

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use isotherm_core::{AddrRange, Mapping};
-use isotherm_linux::numa::{Layout, MoveResult, balancing, node_of};
+use isotherm_linux::numa::{MoveResult, ProcessLayout, balancing, node_of};
 use isotherm_linux::proc;
 use isotherm_mm::mempolicy::NodeWeights;
 use tracing::warn;
@@ -33,7 +33,7 @@ pub fn parts<'a>(
 
 /// Runs one round. The first value reports the work done even if the round fails partway.
 pub fn round(
-    layout: &mut Layout,
+    layout: &mut ProcessLayout,
     weights: &NodeWeights,
     within: Option<&[AddrRange]>,
 ) -> (MoveResult, Result<(), InterleaveError>) {
@@ -43,7 +43,7 @@ pub fn round(
 }
 
 fn all(
-    layout: &mut Layout,
+    layout: &mut ProcessLayout,
     weights: &NodeWeights,
     within: Option<&[AddrRange]>,
     out: &mut MoveResult,

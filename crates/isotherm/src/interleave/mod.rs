@@ -20,7 +20,7 @@ use crate::units::WeightList;
 pub use crate::units::SetTo;
 
 pub use error::InterleaveError;
-pub use family::{Family, MAX_FAMILY, with_descendants};
+pub use family::{MAX_FAMILY, ProcessTree, with_descendants};
 pub use hot::ranges as hot_ranges;
 pub use nodes::NodesOutput;
 pub use placement_round::PlacementRound;

@@ -9,7 +9,7 @@ use isotherm_report::bytes;
 use serde::Serialize;
 
 use super::root;
-use super::rule::Machine;
+use super::rule::MachineNodes;
 
 /// The nodes: `docs/abi/testing/interleave.md`.
 #[derive(Serialize)]
@@ -39,7 +39,7 @@ impl NodesOutput {
     /// # Errors
     /// If a file of the kernel cannot be read.
     pub fn read() -> Result<Self, NumaError> {
-        let machine = Machine::read()?;
+        let machine = MachineNodes::read()?;
         let derived = machine.by_bandwidth().unwrap_or_default();
         let files = WeightFiles::find(root()).ok();
         let setting = machine.weights.unwrap_or_default();

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use isotherm_core::{Mapping, MappingKind};
-use isotherm_linux::numa::{Node, NumaError, Setting, WeightFiles, nodes};
+use isotherm_linux::numa::{Node, NumaError, WeightFiles, WeightSetting, nodes};
 use isotherm_mm::mempolicy::{NodeWeights, bandwidth_of, weights_from_bandwidth};
 
 use super::{ChosenLayout, InterleaveError, root};
 use crate::usage::UsageError;
 
 /// The nodes and weights of this machine.
-pub struct Machine {
+pub struct MachineNodes {
     /// nodes with memory
     pub nodes: Vec<Node>,
     /// `None` if the kernel has no weighted interleaving
-    pub weights: Option<Setting>,
+    pub weights: Option<WeightSetting>,
 }
 
 /// The source of the weights.
@@ -40,7 +40,7 @@ impl WeightsSource {
     }
 }
 
-impl Machine {
+impl MachineNodes {
     /// Reads the nodes and weights.
     pub fn read() -> Result<Self, NumaError> {
         let weights = match WeightFiles::find(root()) {
@@ -48,7 +48,7 @@ impl Machine {
             Err(NumaError::NoWeights) => None,
             Err(e) => return Err(e),
         };
-        Ok(Machine { nodes: nodes(root())?, weights })
+        Ok(MachineNodes { nodes: nodes(root())?, weights })
     }
 
     fn have(&self) -> Vec<u32> {
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::units::WeightList;
 
-    fn machine(nodes: &[u32]) -> Machine {
+    fn machine(nodes: &[u32]) -> MachineNodes {
         let node = |&node: &u32| Node {
             node,
             total_bytes: 1 << 30,
@@ -168,7 +168,7 @@ mod tests {
             cpu: None,
             tier: None,
         };
-        Machine { nodes: nodes.iter().map(node).collect(), weights: None }
+        MachineNodes { nodes: nodes.iter().map(node).collect(), weights: None }
     }
 
     fn layout(nodes: &[u32], weights: &[u8]) -> ChosenLayout {
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn weights_of_the_machine_precede_those_of_firmware() {
         let mut m = machine(&[0, 1]);
-        let access = |mb_s| isotherm_linux::numa::Access {
+        let access = |mb_s| isotherm_linux::numa::NodePerformance {
             read_mb_s: Some(mb_s),
             write_mb_s: Some(mb_s),
             ..Default::default()
@@ -213,7 +213,7 @@ mod tests {
         let none = layout(&[], &[]);
         let (rule, from) = m.rule(&none, &[0, 1], 7).unwrap();
         assert_eq!((text(&rule), from), ("0=21,1=10".to_owned(), WeightsSource::Bandwidth));
-        m.weights = Some(Setting { auto: None, weights: [(0, 3), (1, 1)].into() });
+        m.weights = Some(WeightSetting { auto: None, weights: [(0, 3), (1, 1)].into() });
         let (rule, from) = m.rule(&none, &[0, 1], 7).unwrap();
         assert_eq!((text(&rule), from), ("0=3,1=1".to_owned(), WeightsSource::Machine));
     }

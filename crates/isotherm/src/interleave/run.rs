@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use isotherm_linux::numa::{self, Holding, Layout, MoveResult, NumaError};
+use isotherm_linux::numa::{self, Holding, MoveResult, NumaError, ProcessLayout};
 use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
 use isotherm_mm::mempolicy::NodeWeights;
 use tracing::info;
 
-use super::rule::{Machine, WeightsSource, text};
+use super::rule::{MachineNodes, WeightsSource, text};
 use super::{
-    ChosenLayout, Family, InterleaveError, MAX_FAMILY, keep, placement_text, put_back_text, root,
+    ChosenLayout, InterleaveError, MAX_FAMILY, ProcessTree, keep, placement_text, put_back_text,
+    root,
 };
 use crate::follow::{StartedCommand, resolve};
 use crate::stop::Stop;
@@ -30,7 +31,7 @@ pub fn run(
     stop: &Stop,
 ) -> Result<Option<u8>, InterleaveError> {
     let Some(program) = resolve(command)? else { return Ok(Some(0)) };
-    let machine = Machine::read()?;
+    let machine = MachineNodes::read()?;
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let allowed: Vec<u32> = allowed_nodes().map_err(NumaError::Policy)?.nodes().collect();
     let (weights, from) = machine.rule(chosen, &allowed, own)?;
@@ -44,7 +45,7 @@ pub fn run(
     let family = if by_kernel {
         None
     } else {
-        Some(Family::begin(root()).map_err(|e| InterleaveError::Family(e.into()))?)
+        Some(ProcessTree::begin(root()).map_err(|e| InterleaveError::Family(e.into()))?)
     };
     let mut started = with_policy(start, || StartedCommand::spawn(&program, command, &[]))??;
     let Some(family) = family else {
@@ -137,7 +138,7 @@ fn with_policy<T>(
 /// the findings of the last round, and the number of pages that all rounds moved.
 fn move_while_it_runs(
     interval: Duration,
-    (started, family): (&mut StartedCommand, &Family),
+    (started, family): (&mut StartedCommand, &ProcessTree),
     weights: &NodeWeights,
     stop: &Stop,
 ) -> Result<MoveResult, InterleaveError> {
@@ -159,7 +160,7 @@ fn move_while_it_runs(
             );
         }
         for pid in pids {
-            let (out, done) = match Layout::of(root(), pid) {
+            let (out, done) = match ProcessLayout::of(root(), pid) {
                 Ok(mut layout) => keep::round(&mut layout, weights, None),
                 // A process that has ended since is no failure.
                 Err(NumaError::Attach(e)) if e.is_gone() => continue,

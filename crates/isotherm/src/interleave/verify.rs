@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use isotherm_core::Mapping;
-use isotherm_linux::numa::{self, Layout, MoveResult, parse_list};
+use isotherm_linux::numa::{self, MoveResult, ProcessLayout, parse_list};
 use isotherm_linux::proc;
 use serde::Serialize;
 
-use super::rule::{Machine, is_by_address, text};
+use super::rule::{MachineNodes, is_by_address, text};
 use super::{ChosenLayout, InterleaveError, placement_text, root};
 
 /// A mapping whose placement was compared.
@@ -39,8 +39,8 @@ pub struct VerifyOutput {
 /// # Errors
 /// If the process cannot be read, or if neither `chosen` nor a policy names weights.
 pub fn verify(pid: i32, chosen: &ChosenLayout) -> Result<VerifyOutput, InterleaveError> {
-    let machine = Machine::read()?;
-    let mut layout = Layout::of(root(), pid)?;
+    let machine = MachineNodes::read()?;
+    let mut layout = ProcessLayout::of(root(), pid)?;
     let allowed = numa::allowed_nodes_of(root(), pid)?;
     // Nodes or weights of the command line apply to all mappings; otherwise each has its own
     // policy.

@@ -1,10 +1,10 @@
 //! Pictures of the experiments: their figures as plain lines.
 
-use isotherm_report::{Line, Lines, Plot};
+use isotherm_report::{ChartLine, Lines, Plot};
 use isotherm_sim::lab::fairzone::{Fairzone, Run, ZoneFigures, published};
 
 /// The phase whose rates are drawn.
-const PHASE: &str = "SeqRead";
+const DRAWN_PHASE: &str = "SeqRead";
 
 /// Ages of pages when they leave a zone: a plot for each policy, a line for each zone.
 #[must_use]
@@ -34,7 +34,7 @@ fn plot_of_ages(run: &Run) -> Plot {
     let line = |(i, zone)| {
         let points: Vec<(f64, f64)> = run.ages.get(i).cloned().unwrap_or_default();
         let stuck = if points.is_empty() { ": nothing leaves" } else { "" };
-        Line { name: name_of(zone) + stuck, points }
+        ChartLine { name: name_of(zone) + stuck, points }
     };
     let s = if run.threads == 1 { "" } else { "s" };
     let name = format!("{}, {} thread{s}", run.policy, run.threads);
@@ -57,16 +57,16 @@ pub fn rates(found: &Fairzone) -> Lines {
         let points = |rate: &dyn Fn(u32) -> Option<f64>| -> Vec<(f64, f64)> {
             threads.iter().filter_map(|&t| Some((place(t), rate(t)?))).collect()
         };
-        let ours = points(&|t| found.phase(policy, t, PHASE).map(|p| p.mb_s));
-        let theirs = points(&|t| published(policy, PHASE, t).map(|p| p.0));
-        let line = |name: &str, points| Line { name: name.into(), points };
+        let ours = points(&|t| found.phase(policy, t, DRAWN_PHASE).map(|p| p.mb_s));
+        let theirs = points(&|t| published(policy, DRAWN_PHASE, t).map(|p| p.0));
+        let line = |name: &str, points| ChartLine { name: name.into(), points };
         let lines = vec![line("simulated", ours), line("published, of another machine", theirs)];
         let lines = lines.into_iter().filter(|l| !l.points.is_empty()).collect();
         Plot { name: policy.into(), lines }
     };
     Lines {
         title: "Streaming readers".into(),
-        note: format!("{PHASE}: each thread reads a file of its own that was just written"),
+        note: format!("{DRAWN_PHASE}: each thread reads a file of its own that was just written"),
         x: "threads".into(),
         y: "10^6 bytes a second".into(),
         marks: threads.iter().map(|&t| (place(t), t.to_string())).collect(),

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use isotherm_fleet::{AGES, Effort, Group, LakeFileError, LakeRow, Writer};
+use isotherm_fleet::{COLUMN_AGES, Effort, Group, LakeFileError, LakeRow, Writer};
 use isotherm_sim::fleet::{self, DAY_MINUTES, Day, Fleet, FleetSpec};
 use serde::Serialize;
 
@@ -73,7 +73,7 @@ struct TruthLine<'a> {
 /// The fleet of a specification, with the ages of the lake.
 #[must_use]
 pub fn fleet(spec: FleetSpec) -> Fleet {
-    Fleet::new(spec, AGES.map(|age| age.1))
+    Fleet::new(spec, COLUMN_AGES.map(|age| age.1))
 }
 
 /// Writes the lake of a fleet. `done` gets the number of each day that is written.
@@ -222,10 +222,10 @@ fn truth_of(fleet: &Fleet, number: usize) -> Vec<TruthLine<'_>> {
     let service = &fleet.services()[number];
     let deploy = service.deploy.as_ref();
     let mean = fleet.mean_scale_of_deployed(number);
-    let line = |truth: fleet::Truth| TruthLine {
+    let line = |truth: fleet::PageOutTruth| TruthLine {
         service: &service.name,
         kind: service.kind.name(),
-        age: AGES.iter().find(|age| age.1 == truth.age).map_or("", |age| age.0),
+        age: COLUMN_AGES.iter().find(|age| age.1 == truth.age).map_or("", |age| age.0),
         age_s: truth.age,
         saved_bytes: truth.saved_bytes,
         returned_bytes_per_minute: truth.returned_bytes,

@@ -1,7 +1,7 @@
 //! Pictures of interleaving: throughput over weights, latency over load.
 
-use isotherm_report::{Line, Lines, Plot};
-use isotherm_sim::lab::interleave::{LAW, LoadPoint, Loads, Mark, NETWORK, WeightCurve};
+use isotherm_report::{ChartLine, Lines, Plot};
+use isotherm_sim::lab::interleave::{CurveMark, LAW, LoadPoint, Loads, NETWORK, WeightCurve};
 
 /// Weights of DRAM that have a label on the axis.
 const RATIOS: [u32; 9] = [1, 2, 3, 4, 6, 9, 16, 32, 64];
@@ -30,13 +30,13 @@ fn plot(curve: &WeightCurve) -> Plot {
         each.filter_map(|(i, p)| Some((p.ratio.log2(), value(i)?))).collect()
     };
     let flat = |percent: f64| points(&|_| Some(percent));
-    let line = |name: &str, points| Line { name: name.into(), points };
+    let line = |name: &str, points| ChartLine { name: name.into(), points };
     let mut lines = vec![
         line(LAW, points(&|i| Some(curve.points[i].law_percent))),
         line("near node only", flat(100.0)),
         line(NETWORK, points(&|i| curve.points[i].network_percent)),
     ];
-    for Mark { layout, percent, .. } in curve.published.iter().filter(|m| m.ratio.is_none()) {
+    for CurveMark { layout, percent, .. } in curve.published.iter().filter(|m| m.ratio.is_none()) {
         lines.push(line(&format!("published, {layout} that are not stated"), flat(*percent)));
     }
     lines.retain(|l| !l.points.is_empty());
@@ -52,7 +52,7 @@ pub fn latency(loads: &Loads) -> Lines {
     let line = |name: &str, value: fn(&LoadPoint) -> Option<f64>| {
         let points = loads.points.iter();
         let points = points.filter_map(|p| Some((f64::from(p.load_percent), value(p)?)));
-        Line { name: name.into(), points: points.collect() }
+        ChartLine { name: name.into(), points: points.collect() }
     };
     let lines = vec![
         line("best", |p| p.best_ns),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use isotherm_core::scheme::{Engine, Stats};
 use isotherm_core::{Snapshot, TargetId, TargetView};
 
-use super::text::{Family, Form, Labels, MetricType, Text};
-use crate::session::idle_ages::{AGES, BytesByAge};
+use super::text::{ExpositionFormat, Family, Labels, MetricType, MetricsText};
+use crate::session::idle_ages::{BytesByAge, METRIC_AGES_S};
 use crate::session::memory::BytesByHeat;
 use crate::session::scene::Scene;
 
@@ -18,7 +18,7 @@ const MAX_PROCESSES: usize = 200;
 /// Maximum number of control groups with figures, selected likewise. The others are not reported.
 const MAX_GROUPS: usize = 200;
 /// Label of the processes that are reported as one.
-const OTHERS: &str = "(others)";
+const OTHERS_LABEL: &str = "(others)";
 
 /// Figures of one process, of one group, or of all targets.
 struct MetricRow {
@@ -57,8 +57,8 @@ impl MetricRow {
 
 impl Scene<'_> {
     /// All metrics as text.
-    pub fn text(&self, form: Form) -> String {
-        let mut out = Text::new(form);
+    pub fn text(&self, form: ExpositionFormat) -> String {
+        let mut out = MetricsText::new(form);
         let build = Family {
             name: "isotherm_build",
             unit: "",
@@ -96,7 +96,7 @@ impl Scene<'_> {
         out.end()
     }
 
-    fn own(&self, out: &mut Text) {
+    fn own(&self, out: &mut MetricsText) {
         let (own, lost) = self.status.spent_time();
         let spent = self.status.spent();
         seconds(out, "isotherm_cpu_seconds", "CPU time that isotherm has used.", own);
@@ -207,7 +207,7 @@ fn with_others(processes: Vec<(TargetId, MetricRow)>) -> Vec<MetricRow> {
     let mut rows: Vec<MetricRow> = processes.into_iter().map(|(_, row)| row).collect();
     let rest = rows.split_off(MAX_PROCESSES.min(rows.len()));
     if !rest.is_empty() {
-        let mut others = MetricRow::new(vec![("comm", OTHERS.to_owned())]);
+        let mut others = MetricRow::new(vec![("comm", OTHERS_LABEL.to_owned())]);
         for row in &rest {
             others.add(&row.memory, row.saved);
             others.add_idle(&row.idle);
@@ -217,11 +217,11 @@ fn with_others(processes: Vec<(TargetId, MetricRow)>) -> Vec<MetricRow> {
     rows
 }
 
-fn memory(out: &mut Text, prefix: &str, of: &str, rows: &[MetricRow]) {
+fn memory(out: &mut MetricsText, prefix: &str, of: &str, rows: &[MetricRow]) {
     if rows.is_empty() {
         return;
     }
-    let bytes = |out: &mut Text, name: &str, help: String| {
+    let bytes = |out: &mut MetricsText, name: &str, help: String| {
         let (name, unit) = (format!("{prefix}_{name}_bytes"), "bytes");
         out.family(Family { name: &name, unit, kind: MetricType::Gauge, help: &help });
     };
@@ -267,28 +267,28 @@ fn memory(out: &mut Text, prefix: &str, of: &str, rows: &[MetricRow]) {
 }
 
 /// A sample for each age.
-fn ages(out: &mut Text, row: &MetricRow, bytes: &BytesByAge) {
-    for (age, bytes) in AGES.iter().zip(bytes) {
+fn ages(out: &mut MetricsText, row: &MetricRow, bytes: &BytesByAge) {
+    for (age, bytes) in METRIC_AGES_S.iter().zip(bytes) {
         sample(out, row, &[("age", &age.to_string())], bytes.round() as u64);
     }
 }
 
-fn sample(out: &mut Text, row: &MetricRow, more: &Labels<'_>, value: u64) {
+fn sample(out: &mut MetricsText, row: &MetricRow, more: &Labels<'_>, value: u64) {
     let own = row.labels.iter().map(|(name, value)| (*name, &**value));
     out.sample(&own.chain(more.iter().copied()).collect::<Vec<_>>(), value);
 }
 
-fn gauge(out: &mut Text, name: &str, unit: &str, help: &str, value: impl std::fmt::Display) {
+fn gauge(out: &mut MetricsText, name: &str, unit: &str, help: &str, value: impl std::fmt::Display) {
     out.family(Family { name, unit, kind: MetricType::Gauge, help });
     out.sample(&[], value);
 }
 
-fn seconds(out: &mut Text, name: &str, help: &str, value: Duration) {
+fn seconds(out: &mut MetricsText, name: &str, help: &str, value: Duration) {
     out.family(Family { name, unit: "seconds", kind: MetricType::Counter, help });
     out.sample(&[], value.as_secs_f64());
 }
 
-fn schemes(out: &mut Text, engine: &Engine) {
+fn schemes(out: &mut MetricsText, engine: &Engine) {
     type Value = fn(&Stats) -> f64;
     let families: [(&str, &str, &str, Value); 6] = [
         ("isotherm_scheme_tried_bytes", "bytes", "Bytes that a scheme was tried on.", |s| {

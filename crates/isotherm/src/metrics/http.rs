@@ -8,7 +8,7 @@ use isotherm_linux::sys::read_regular;
 use rustix::event::PollFd;
 use rustix::system::uname;
 
-use super::{Form, MetricsError};
+use super::{ExpositionFormat, MetricsError};
 use crate::served::{Framing, Served, Wait};
 
 /// Maximum length of a request with all its headers, in bytes.
@@ -39,7 +39,7 @@ impl Http {
     }
 
     /// Answers the requests that have arrived; `text` returns the content of `/metrics`.
-    pub fn answer(&mut self, mut text: impl FnMut(Form) -> String) {
+    pub fn answer(&mut self, mut text: impl FnMut(ExpositionFormat) -> String) {
         for (client, request) in self.served.requests() {
             let answer = match request.as_deref().map(|head| parse_request(head, self.port)) {
                 Ok(HttpRequest::Metrics { form, with_body }) => {
@@ -79,7 +79,7 @@ impl Wait for Http {
 #[derive(Debug, PartialEq, Eq)]
 enum HttpRequest {
     Metrics {
-        form: Form,
+        form: ExpositionFormat,
         with_body: bool,
     },
     /// for a name that a web page may have rebound to this machine
@@ -116,7 +116,7 @@ fn parse_request(head: &[u8], port: u16) -> HttpRequest {
     let accepts = headers().any(|(name, value)| {
         name.eq_ignore_ascii_case("accept") && value.to_ascii_lowercase().contains(OPEN_METRICS)
     });
-    let form = if accepts { Form::OpenMetrics } else { Form::Prometheus };
+    let form = if accepts { ExpositionFormat::OpenMetrics } else { ExpositionFormat::Prometheus };
     HttpRequest::Metrics { form, with_body: method == "GET" }
 }
 
@@ -145,10 +145,12 @@ fn is_in_hosts(hosts: &Path, name: &str) -> bool {
     names.any(|known| known.eq_ignore_ascii_case(name))
 }
 
-fn metrics(form: Form, with_body: bool, text: &str) -> String {
+fn metrics(form: ExpositionFormat, with_body: bool, text: &str) -> String {
     let kind = match form {
-        Form::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        Form::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        ExpositionFormat::OpenMetrics => {
+            "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        }
+        ExpositionFormat::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
     };
     response("200 OK", kind, text.len()) + if with_body { text } else { "" }
 }
@@ -172,11 +174,11 @@ mod tests {
     fn requests_are_parsed() {
         let metrics = |form, with_body| HttpRequest::Metrics { form, with_body };
         let ask = |head: &str| parse_request(head.as_bytes(), 9477);
-        let plain = metrics(Form::Prometheus, true);
+        let plain = metrics(ExpositionFormat::Prometheus, true);
         assert_eq!(ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), plain);
         assert_eq!(ask("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), plain);
         let open = "HEAD /metrics HTTP/1.1\r\naccept: Application/OpenMetrics-Text;q=0.5\r\n\r\n";
-        assert_eq!(ask(open), metrics(Form::OpenMetrics, false));
+        assert_eq!(ask(open), metrics(ExpositionFormat::OpenMetrics, false));
         assert_eq!(ask("GET / HTTP/1.1\r\n\r\n"), HttpRequest::Else);
         assert_eq!(ask("POST /metrics HTTP/1.1\r\n\r\n"), HttpRequest::Method);
         for senseless in ["\r\n\r\n", "GET /metrics\r\n\r\n", "\u{0}\r\n\r\n", "a b c\r\n\r\n"] {

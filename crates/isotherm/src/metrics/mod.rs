@@ -20,7 +20,7 @@ use self::http::Http;
 use crate::served::Wait;
 use crate::session::scene::Scene;
 
-pub use text::Form;
+pub use text::ExpositionFormat;
 
 /// A request within this time after the previous one gets the same figures again.
 const FRESH_TIME: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ pub enum MetricsError {
 
 /// Exports metrics if an option asks for it.
 #[derive(Default)]
-pub struct Metrics {
+pub struct MetricsExporter {
     to: Option<Exporter>,
 }
 
@@ -69,17 +69,17 @@ enum Exporter {
 
 /// The last text in each form, and its time.
 #[derive(Default)]
-struct TextCache(BTreeMap<Form, (Nanos, String)>);
+struct TextCache(BTreeMap<ExpositionFormat, (Nanos, String)>);
 
 impl TextCache {
     /// Returns the last text if it is still fresh, else the text that `new` makes.
-    fn text(&mut self, form: Form, now: Nanos, new: impl FnOnce() -> String) -> String {
+    fn text(&mut self, form: ExpositionFormat, now: Nanos, new: impl FnOnce() -> String) -> String {
         self.0.retain(|_, (at, _)| now.since(*at) < FRESH_TIME);
         self.0.entry(form).or_insert_with(|| (now, new())).1.clone()
     }
 }
 
-impl Metrics {
+impl MetricsExporter {
     /// Opens the destination. When this returns, a file exists and is empty.
     pub fn open(to: Option<&MetricsTo>, every: Duration) -> Result<Self, MetricsError> {
         let to = match to {
@@ -92,7 +92,7 @@ impl Metrics {
                 Some(Exporter::File { path: path.clone(), every, next: Nanos(0), failed: false })
             }
         };
-        Ok(Metrics { to })
+        Ok(MetricsExporter { to })
     }
 
     /// Whether files are written during the run.
@@ -126,7 +126,7 @@ impl Metrics {
             }
             Some(Exporter::File { path, every, next, failed }) if now >= *next => {
                 *next = now + *every;
-                let written = write(path, &scene.text(Form::Prometheus));
+                let written = write(path, &scene.text(ExpositionFormat::Prometheus));
                 // A full disk does not end the program, and is reported once.
                 if let Some(e) = written.as_ref().err().filter(|_| !*failed) {
                     warn!("{e}");
@@ -139,7 +139,7 @@ impl Metrics {
 }
 
 /// Removes the file at the end, so that no reader mistakes old figures for current ones.
-impl Drop for Metrics {
+impl Drop for MetricsExporter {
     fn drop(&mut self) {
         if let Some(Exporter::File { path, .. }) = &self.to {
             let _ = fs::remove_file(path);
@@ -171,7 +171,7 @@ mod tests {
                 format!("{form:?} {made}")
             })
         };
-        let forms = [Form::OpenMetrics, Form::Prometheus];
+        let forms = [ExpositionFormat::OpenMetrics, ExpositionFormat::Prometheus];
         let first = forms.map(|form| ask(form, 5_000));
         assert_eq!(forms.map(|form| ask(form, 5_999)), first);
         let later = forms.map(|form| ask(form, 6_000));

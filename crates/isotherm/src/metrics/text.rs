@@ -6,7 +6,7 @@ use isotherm_report::is_printable;
 
 /// The form of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Form {
+pub enum ExpositionFormat {
     /// OpenMetrics 1.0
     OpenMetrics,
     /// text format 0.0.4
@@ -25,10 +25,10 @@ pub enum MetricType {
 }
 
 impl MetricType {
-    fn name(self, form: Form) -> &'static str {
+    fn name(self, form: ExpositionFormat) -> &'static str {
         match (self, form) {
             (MetricType::Counter, _) => "counter",
-            (MetricType::Info, Form::OpenMetrics) => "info",
+            (MetricType::Info, ExpositionFormat::OpenMetrics) => "info",
             _ => "gauge",
         }
     }
@@ -58,27 +58,27 @@ pub struct Family<'a> {
 pub type Labels<'a> = [(&'a str, &'a str)];
 
 /// The text, written family by family.
-pub struct Text {
-    form: Form,
+pub struct MetricsText {
+    form: ExpositionFormat,
     out: String,
     /// name of the current family, with its suffix
     name: String,
 }
 
-impl Text {
-    pub fn new(form: Form) -> Self {
-        Text { form, out: String::new(), name: String::new() }
+impl MetricsText {
+    pub fn new(form: ExpositionFormat) -> Self {
+        MetricsText { form, out: String::new(), name: String::new() }
     }
 
     /// Starts a family; the samples that follow belong to it.
     pub fn family(&mut self, f: Family<'_>) {
         self.name = format!("{}{}", f.name, f.kind.suffix());
         let (name, kind) = match self.form {
-            Form::OpenMetrics => (f.name, f.kind.name(self.form)),
-            Form::Prometheus => (&*self.name, f.kind.name(self.form)),
+            ExpositionFormat::OpenMetrics => (f.name, f.kind.name(self.form)),
+            ExpositionFormat::Prometheus => (&*self.name, f.kind.name(self.form)),
         };
         let _ = writeln!(self.out, "# TYPE {name} {kind}");
-        if self.form == Form::OpenMetrics && !f.unit.is_empty() {
+        if self.form == ExpositionFormat::OpenMetrics && !f.unit.is_empty() {
             let _ = writeln!(self.out, "# UNIT {name} {}", f.unit);
         }
         let _ = writeln!(self.out, "# HELP {name} {}", escaped(f.help));
@@ -96,7 +96,7 @@ impl Text {
 
     /// The complete text.
     pub fn end(mut self) -> String {
-        if self.form == Form::OpenMetrics {
+        if self.form == ExpositionFormat::OpenMetrics {
             self.out += "# EOF\n";
         }
         self.out
@@ -123,8 +123,8 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn text(form: Form) -> String {
-        let mut text = Text::new(form);
+    fn text(form: ExpositionFormat) -> String {
+        let mut text = MetricsText::new(form);
         let name = "isotherm_x_bytes";
         let help = "What x is.";
         text.family(Family { name, unit: "bytes", kind: MetricType::Counter, help });
@@ -138,7 +138,7 @@ mod tests {
     fn both_forms() {
         let samples = "isotherm_x_bytes_total{comm=\"a\\\"b\\\\c\\nd\u{fffd}e\",pid=\"7\"} 12\n";
         assert_eq!(
-            text(Form::OpenMetrics),
+            text(ExpositionFormat::OpenMetrics),
             format!(
                 "# TYPE isotherm_x_bytes counter\n# UNIT isotherm_x_bytes bytes\n\
                  # HELP isotherm_x_bytes What x is.\n{samples}\
@@ -147,7 +147,7 @@ mod tests {
             )
         );
         assert_eq!(
-            text(Form::Prometheus),
+            text(ExpositionFormat::Prometheus),
             format!(
                 "# TYPE isotherm_x_bytes_total counter\n\
                  # HELP isotherm_x_bytes_total What x is.\n{samples}\

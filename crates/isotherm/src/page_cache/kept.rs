@@ -9,7 +9,7 @@ use isotherm_linux::page_cache::{CachedFile, FileReadCounts, PageCacheError};
 use isotherm_linux::sys;
 
 use super::page_use::{FileUse, PageUse};
-use super::reader::{CacheScan, Reader};
+use super::reader::{CacheReader, CacheReading};
 use super::rows::{By, Row, RowOrder, SortBy, first_files, grouped, of_file, sort_first};
 use super::scope::ScopeError;
 
@@ -18,11 +18,11 @@ pub(super) const NR_FIRST: usize = 2000;
 /// Maximum number of files that are added to them until the next listing.
 const MAX_ADDED: usize = 1000;
 /// Number of files whose trees are read before the next look at the time.
-const BATCH: usize = 4;
+const BATCH_FILES: usize = 4;
 
 /// The files of a listing.
 pub(super) struct Kept {
-    pub scan: CacheScan,
+    pub scan: CacheReading,
     order: RowOrder,
     /// the first rows, unless each row is a file
     groups: FirstRows<'static>,
@@ -59,7 +59,7 @@ pub(super) struct FirstRows<'a> {
 
 impl Kept {
     /// Keeps a listing, in which `nr_first` files may be read again.
-    pub fn new(mut scan: CacheScan, order: RowOrder, nr_first: usize, listed: Nanos) -> Self {
+    pub fn new(mut scan: CacheReading, order: RowOrder, nr_first: usize, listed: Nanos) -> Self {
         let known = std::mem::take(&mut scan.cached);
         let (mut groups, mut first) = (Vec::new(), Vec::new());
         match order.by {
@@ -98,7 +98,7 @@ impl Kept {
     /// ones in turn, as long as the CPU time does not exceed `time` much. A search may take all of it.
     pub fn read_again(
         &mut self,
-        reader: &mut Reader,
+        reader: &mut CacheReader,
         time: Duration,
         now: Nanos,
     ) -> Result<(), ScopeError> {
@@ -120,7 +120,7 @@ impl Kept {
                 }
             }
         }
-        for _ in 0..self.cached.len().div_ceil(BATCH) {
+        for _ in 0..self.cached.len().div_ceil(BATCH_FILES) {
             if sys::thread_cpu().saturating_sub(begun) >= time {
                 break;
             }
@@ -128,7 +128,7 @@ impl Kept {
                 self.next = 0;
                 self.last_turn = std::mem::replace(&mut self.turn, now);
             }
-            let end = self.cached.len().min(self.next + BATCH);
+            let end = self.cached.len().min(self.next + BATCH_FILES);
             self.read_trees(reader, self.next..end)?;
             self.next = end;
         }
@@ -136,7 +136,7 @@ impl Kept {
     }
 
     /// Adds files that have grown beyond the last of the first ones.
-    fn search(&mut self, reader: &mut Reader) -> Result<(), ScopeError> {
+    fn search(&mut self, reader: &mut CacheReader) -> Result<(), ScopeError> {
         let begin = self.cached.len();
         if begin >= self.max_first {
             return Ok(());
@@ -162,7 +162,11 @@ impl Kept {
     }
 
     /// Reads the trees of some of the first files.
-    fn read_trees(&mut self, reader: &mut Reader, of: Range<usize>) -> Result<(), PageCacheError> {
+    fn read_trees(
+        &mut self,
+        reader: &mut CacheReader,
+        of: Range<usize>,
+    ) -> Result<(), PageCacheError> {
         let files = &mut self.scan.files;
         let places = self.first.get(of.clone()).unwrap_or_default();
         for i in places {

@@ -1,7 +1,7 @@
 //! The content of the page cache, by file, folder, control group, process and file system.
 //!
-//! A [`Reader`] reads a [`CacheScan`]: the files, each with its [`PageUse`]. A [`CacheWatch`] repeats that within a
-//! budget, and groups and sorts the files as a [`RowOrder`] says.
+//! A [`CacheReader`] reads a [`CacheReading`]: the files, each with its [`PageUse`]. A [`CacheWatch`] repeats that within
+//! a budget, and groups and sorts the files as a [`RowOrder`] says.
 
 mod by_calls;
 mod kept;
@@ -17,9 +17,9 @@ mod text;
 mod watch;
 
 pub use output::FilesOutput;
-pub use page_use::{FileUse, Marks, PageUse};
+pub use page_use::{FileUse, MarkedBytes, PageUse};
 pub(crate) use reader::FoundFile;
-pub use reader::{CacheScan, Reader};
+pub use reader::{CacheReader, CacheReading};
 pub use rows::{By, Row, RowOrder, SortBy};
-pub use scope::{Scope, ScopeError};
+pub use scope::{FileScope, ScopeError};
 pub use watch::CacheWatch;

@@ -24,7 +24,7 @@ pub struct PageUse {
     /// of files that a process maps: accesses through a mapping leave no mark
     pub mapped_bytes: Option<u64>,
     /// marks of accesses, by a sample
-    pub marks: Option<Marks>,
+    pub marks: Option<MarkedBytes>,
     /// read per second by `read()` and similar calls, by a sample; `None` if it was not counted, or cannot be
     /// observed for any of the files
     pub read_bytes_per_second: Option<u64>,
@@ -34,7 +34,7 @@ pub struct PageUse {
 /// similar calls leave marks. Writes leave none, and neither do accesses through a mapping: a page without a mark is
 /// not cold, its accesses are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Marks {
+pub struct MarkedBytes {
     /// the basis of the following: pages that a sample represents
     pub sampled_bytes: u64,
     /// read at least once since they came in
@@ -54,7 +54,7 @@ impl PageUse {
             evicted_bytes: none,
             swapped_bytes: none,
             mapped_bytes: none,
-            marks: Some(Marks { active_bytes: none, ..Marks::default() }),
+            marks: Some(MarkedBytes { active_bytes: none, ..MarkedBytes::default() }),
             resident_bytes: 0,
             read_bytes_per_second: None,
         }
@@ -120,7 +120,7 @@ impl PageUse {
         self.mapped_bytes = both(self.mapped_bytes, other.mapped_bytes);
         let reads = [self.read_bytes_per_second, other.read_bytes_per_second];
         self.read_bytes_per_second = reads.into_iter().flatten().reduce(with);
-        self.marks = self.marks.zip(other.marks).map(|(a, b)| Marks {
+        self.marks = self.marks.zip(other.marks).map(|(a, b)| MarkedBytes {
             sampled_bytes: with(a.sampled_bytes, b.sampled_bytes),
             referenced_bytes: with(a.referenced_bytes, b.referenced_bytes),
             active_bytes: both(a.active_bytes, b.active_bytes),

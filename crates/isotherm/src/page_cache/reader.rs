@@ -21,16 +21,16 @@ use super::by_calls::{self, each_file};
 use super::names::Names;
 use super::page_use::{FileKind, FileSum, FileUse, PageUse};
 use super::rows::{By, RowOrder, SortBy, first_files};
-use super::scope::{ChosenMount, Scope, ScopeError, is_within, mount_of, mounts_of};
+use super::scope::{ChosenMount, FileScope, ScopeError, is_within, mount_of, mounts_of};
 use crate::ROOT;
 
 /// So many files are kept at least before those that do not come first are left out; of a great limit, twice as many.
 const MANY_FILES: usize = 10_000;
 
 /// Reads the page cache, repeatedly if requested.
-pub struct Reader {
+pub struct CacheReader {
     way: Way,
-    scope: Scope,
+    scope: FileScope,
     mount: Option<ChosenMount>,
     /// `mount` was not mounted the last time
     is_unmounted: bool,
@@ -54,7 +54,7 @@ enum Way {
 
 /// The page cache at one time.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct CacheScan {
+pub struct CacheReading {
     /// the files with pages in the cache, or with notes of evicted pages
     pub files: Vec<FileUse>,
     /// control groups by their numbers
@@ -69,9 +69,9 @@ pub struct CacheScan {
     pub(super) rest: FileSum,
 }
 
-impl CacheScan {
+impl CacheReading {
     /// Adds the files of another one.
-    fn append(&mut self, mut other: CacheScan) {
+    fn append(&mut self, mut other: CacheReading) {
         self.files.append(&mut other.files);
         self.cached.append(&mut other.cached);
         self.rest.add(other.rest.files, &other.rest.pages);
@@ -97,12 +97,12 @@ impl CacheScan {
     }
 }
 
-impl Reader {
+impl CacheReader {
     /// Opens the reader, and checks that the scope exists.
     ///
     /// # Errors
     /// If a path or a group does not exist, or if only BPF could find the files and it is not available.
-    pub fn open(scope: Scope) -> Result<Self, ScopeError> {
+    pub fn open(scope: FileScope) -> Result<Self, ScopeError> {
         let paths = scope.paths.iter().map(|path| real_path(path));
         let paths = paths.collect::<Result<Vec<_>, _>>()?;
         if let Some(other) = paths.iter().find(|path| !path.is_file() && !path.is_dir()) {
@@ -111,7 +111,7 @@ impl Reader {
         let mount = scope.mount.as_deref().map(real_path).transpose()?;
         let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
         let mount = mount.map(|path| ChosenMount::find(path, &mounts)).transpose()?;
-        let scope = Scope { paths, ..scope };
+        let scope = FileScope { paths, ..scope };
         let way = match PageCache::load() {
             Ok(cache) => Way::Bpf(Box::new(cache)),
             Err(e) if scope.paths.is_empty() || !scope.cgroups.is_empty() => {
@@ -119,7 +119,7 @@ impl Reader {
             }
             Err(e) => Way::Calls(e.to_string()),
         };
-        Ok(Reader {
+        Ok(CacheReader {
             way,
             scope,
             mount,
@@ -148,7 +148,7 @@ impl Reader {
         order: &RowOrder,
         is_once: bool,
         reads: Option<&FileReadCounts>,
-    ) -> Result<CacheScan, ScopeError> {
+    ) -> Result<CacheReading, ScopeError> {
         let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
         match &mut self.way {
             Way::Bpf(cache) => {
@@ -164,7 +164,7 @@ impl Reader {
             Way::Calls(_) => {
                 let mut remarks = Vec::new();
                 let files = by_calls::read(&self.scope.paths, &mounts, &mut remarks);
-                Ok(CacheScan { files, remarks, ..CacheScan::default() })
+                Ok(CacheReading { files, remarks, ..CacheReading::default() })
             }
         }
     }
@@ -342,7 +342,7 @@ type EachFound<'a> = dyn FnMut(&mut PageCache, Found) -> Result<(), PageCacheErr
 
 struct Bpf<'a> {
     cache: &'a mut PageCache,
-    scope: &'a Scope,
+    scope: &'a FileScope,
     mount: Option<&'a ChosenMount>,
     mounts: &'a [Mount],
 }
@@ -354,7 +354,7 @@ impl Bpf<'_> {
         order: &RowOrder,
         is_once: bool,
         reads: Option<&FileReadCounts>,
-    ) -> Result<(CacheScan, Option<HashSet<u64>>), ScopeError> {
+    ) -> Result<(CacheReading, Option<HashSet<u64>>), ScopeError> {
         let (by_group, is_chosen) = (order.by == By::Cgroup, !self.scope.cgroups.is_empty());
         let groups = match by_group || is_chosen {
             true => MemoryGroups::read(ROOT.as_ref()),
@@ -366,7 +366,7 @@ impl Bpf<'_> {
         let named = &self.scope.paths;
         let is_named = |f: &FileUse| named.iter().any(|p| p.as_os_str() == &*f.name);
         let keep = Some(order.limit).filter(|_| is_once && order.by == By::File);
-        let (mut scan, mut new) = (CacheScan::default(), CacheScan::default());
+        let (mut scan, mut new) = (CacheReading::default(), CacheReading::default());
         let mut remarks = Vec::new();
         self.find(&mut remarks, &mut |cache, found| {
             match found {
@@ -388,7 +388,7 @@ impl Bpf<'_> {
                     }
                     keep.into_iter().for_each(|limit| new.keep_first(order.sort, limit));
                 }
-                Found::Void => new = CacheScan::default(),
+                Found::Void => new = CacheReading::default(),
                 Found::End => {
                     scan.append(std::mem::take(&mut new));
                     keep.into_iter().for_each(|limit| scan.keep_first(order.sort, limit));
@@ -397,7 +397,7 @@ impl Bpf<'_> {
             Ok(())
         })?;
         let holders = if order.by == By::Process { self.holders()? } else { HashMap::new() };
-        Ok((CacheScan { groups, holders, remarks, ..scan }, chosen))
+        Ok((CacheReading { groups, holders, remarks, ..scan }, chosen))
     }
 
     /// Whether the files of a path cannot be listed: the pages of an overlay are those of files below it, which may be

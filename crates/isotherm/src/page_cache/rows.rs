@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::page_use::{FileUse, PageUse};
-use super::reader::CacheScan;
+use super::reader::CacheReading;
 
 /// The kind of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -137,7 +137,7 @@ pub(super) fn of_file(file: &FileUse) -> Row<'_> {
 }
 
 /// The rows of all other kinds, in any order.
-pub(super) fn grouped(reading: &CacheScan, by: By, depth: Option<usize>) -> Vec<Row<'static>> {
+pub(super) fn grouped(reading: &CacheReading, by: By, depth: Option<usize>) -> Vec<Row<'static>> {
     let mut rows: HashMap<String, Row<'static>> = HashMap::new();
     let mut add = |name: &str, pages: &PageUse| match rows.get_mut(name) {
         Some(row) => {
@@ -165,7 +165,7 @@ pub(super) fn grouped(reading: &CacheScan, by: By, depth: Option<usize>) -> Vec<
 }
 
 /// The groups of a file; each with the size of the file.
-fn groups(reading: &CacheScan, file: &FileUse) -> impl Iterator<Item = (String, PageUse)> {
+fn groups(reading: &CacheReading, file: &FileUse) -> impl Iterator<Item = (String, PageUse)> {
     let size_bytes = file.pages.size_bytes;
     file.groups.iter().map(move |&(number, pages)| {
         let name = match (number, reading.groups.path(number)) {

@@ -6,7 +6,7 @@ use isotherm_linux::proc::Mount;
 
 /// The files to show; by default all that are cached.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Scope {
+pub struct FileScope {
     /// only these files, and the files in these folders and below them
     pub paths: Vec<PathBuf>,
     /// only the file system that holds this path

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use isotherm_core::Nanos;
-use isotherm_linux::page_cache::{CachedRange, Sample};
+use isotherm_linux::page_cache::{CachedRange, PageMarks};
 use isotherm_linux::proc::Mount;
 
 use super::kept::Kept;
@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 const KIND: FileKind = FileKind { is_tmpfs: false, is_mapped: false, is_two_lists: true };
 
 fn part(cached: u32, sample: Option<(bool, bool, u64)>) -> CachedRange {
-    let sample = sample.map(|(referenced, active, group)| Sample {
+    let sample = sample.map(|(referenced, active, group)| PageMarks {
         referenced,
         active,
         workingset: false,
@@ -65,8 +65,8 @@ fn file(name: &str, resident: u64, groups: &[(u64, u64)]) -> FileUse {
     }
 }
 
-fn reading() -> CacheScan {
-    CacheScan {
+fn reading() -> CacheReading {
+    CacheReading {
         files: vec![
             file("/a/b/x", 10, &[(1, 4), (2, 6)]),
             file("/a/b/y", 20, &[(2, 20)]),
@@ -74,7 +74,7 @@ fn reading() -> CacheScan {
             file("[tmpfs 0:1]/m (deleted)", 5, &[]),
         ],
         holders: HashMap::from([(10, vec!["p 1".into(), "q 2".into()]), (20, vec!["p 1".into()])]),
-        ..CacheScan::default()
+        ..CacheReading::default()
     }
 }
 
@@ -132,8 +132,8 @@ fn order_and_limit() {
 #[test]
 fn files_that_are_only_counted_change_no_row_and_no_sum() {
     let order = RowOrder { sort: SortBy::Resident, limit: 7, ..RowOrder::default() };
-    let mut all = CacheScan::default();
-    let mut first = CacheScan::default();
+    let mut all = CacheReading::default();
+    let mut first = CacheReading::default();
     for i in 0..50_000_u64 {
         // Some have the same size.
         let mut file = file(&i.to_string(), i.wrapping_mul(0x9e37_79b9) % 9_973, &[]);

@@ -7,13 +7,13 @@ use isotherm_linux::page_cache::FileReadCounts;
 use isotherm_linux::sys::{self, CpuLaps};
 
 use super::kept::{Kept, NR_FIRST};
-use super::{FilesOutput, Reader, RowOrder, ScopeError};
+use super::{CacheReader, FilesOutput, RowOrder, ScopeError};
 use crate::pace::{Pace, PaceLimits, WorkStart};
 
 /// Reads the page cache repeatedly. One half of the budget is for listing all files. The other half is for reading the
 /// figures of the first files again in the time between, and for printing.
 pub struct CacheWatch {
-    reader: Reader,
+    reader: CacheReader,
     order: RowOrder,
     kept: Option<Kept>,
     listing: Pace,
@@ -32,7 +32,7 @@ impl CacheWatch {
     /// Reads with at most `budget_ppm` millionths of a CPU. The first reading is not limited. `None`: there is only one
     /// reading.
     #[must_use]
-    pub fn new(reader: Reader, order: RowOrder, budget_ppm: Option<u32>) -> Self {
+    pub fn new(reader: CacheReader, order: RowOrder, budget_ppm: Option<u32>) -> Self {
         let half = budget_ppm.unwrap_or(0).div_ceil(2).max(1);
         let limits = PaceLimits {
             cpu_divisor: 1_000_000_u32.div_ceil(half),

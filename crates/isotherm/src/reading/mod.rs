@@ -16,7 +16,7 @@ use isotherm_report::FilterError;
 use isotherm_sim::whatif::WhatIfError;
 use tracing::info;
 
-use crate::files::{StdinError, standard_input};
+use crate::text_file::{StdinError, standard_input};
 
 pub use head::Head;
 pub use play::PlayedRecord;

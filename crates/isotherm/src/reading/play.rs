@@ -9,14 +9,14 @@ use std::time::Duration;
 use isotherm_core::scheme::{Metrics, Process};
 use isotherm_core::{Attrs, Nanos, Snapshot};
 use isotherm_record::{Event, ReadError, Reader};
-use isotherm_report::{Filter, FilterError, Options};
-use isotherm_sim::whatif::{Pace, Player, SettingEffect};
+use isotherm_report::{FilterError, Options, RecordFilter};
+use isotherm_sim::whatif::{Player, SettingEffect, SnapshotSelector};
 use tracing::info;
 
 use super::{Head, ReadingError, RecordSelection, open, options};
 
 /// Snapshots that are read ahead.
-const AHEAD: usize = 64;
+const AHEAD_SNAPSHOTS: usize = 64;
 
 /// A time, from its begin to its end.
 type Span = (Duration, Duration);
@@ -76,7 +76,7 @@ impl<'a> PlayedRecord<'a> {
         let pace = player.pace();
         thread::scope(|scope| {
             let start = |mut player: Player| {
-                let (send, snapshots) = sync_channel::<Arc<Snapshot>>(AHEAD);
+                let (send, snapshots) = sync_channel::<Arc<Snapshot>>(AHEAD_SNAPSHOTS);
                 let playing = scope.spawn(move || {
                     // If this fails, the reader ends too, because this receiver is missing.
                     snapshots.into_iter().try_for_each(|s| player.push(&s))?;
@@ -99,10 +99,10 @@ impl<'a> PlayedRecord<'a> {
     fn read(
         &self,
         mut reader: Reader,
-        mut pace: Pace,
+        mut pace: SnapshotSelector,
         play: Vec<SyncSender<Arc<Snapshot>>>,
     ) -> Result<Span, ReadingError> {
-        let Filter { time, targets, .. } = &self.options.filter;
+        let RecordFilter { time, targets, .. } = &self.options.filter;
         let wanted = time.clone().unwrap_or(Duration::ZERO..Duration::MAX);
         let (mut begin, mut span) = (None, Duration::ZERO);
         let mut played: Option<Span> = None;

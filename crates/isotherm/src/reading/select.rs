@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_core::TargetId;
 use isotherm_record::{RecordingHeader, TargetInfo};
-use isotherm_report::{Filter, Options, printable};
+use isotherm_report::{Options, RecordFilter, printable};
 
 use super::{Head, ReadingError, RecordSelection};
 
@@ -21,7 +21,7 @@ pub fn options(part: &RecordSelection, head: &Head) -> Result<Options, ReadingEr
     let wanted = |t: &&TargetInfo| chosen.as_ref().is_none_or(|ids| ids.contains(&t.id));
     let shown: Vec<&TargetInfo> = targets.iter().filter(wanted).collect();
     let mut options = Options::titled(title(facts, &shown));
-    options.filter = Filter { time: part.time.clone(), addr: None, targets: chosen };
+    options.filter = RecordFilter { time: part.time.clone(), addr: None, targets: chosen };
     options.labels = targets.iter().map(|t| (t.id, label(t))).collect();
     options.look = facts.map(|f| f.look.clone()).unwrap_or_default();
     options.missing = head.missing;

@@ -5,7 +5,8 @@ mod options;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Aim, Filter, FilterKind, Goal, Mark, Pattern, Quota, Scheme, SchemeError, Watermarks, Weights,
+    Aim, Filter, FilterKind, Goal, Pattern, Quota, Scheme, SchemeError, WatermarkMetric,
+    Watermarks, Weights,
 };
 use isotherm_core::{Action, AddrRange, MappingKind, PAGE_SIZE, PageFilter, PageKind, align_down};
 
@@ -13,11 +14,12 @@ use crate::schemes::WATERMARKS_INTERVAL;
 use crate::usage::UsageError;
 
 pub use options::{
-    GoalOption, Marks, NONE, Pace, SizeQuota, aim, goal, marks, pace, pages, quota_size,
+    GoalOption, NONE, SizeQuota, TimeQuota, WatermarkOption, aim, goal, marks, pace, pages,
+    quota_size,
 };
 
 /// The name of the scheme that is made from options.
-pub const NAME: &str = "reclaim";
+pub const SCHEME_NAME: &str = "reclaim";
 
 /// The options that determine the scheme.
 #[derive(Debug, Clone)]
@@ -29,7 +31,7 @@ pub struct ReclaimScheme {
     /// the objective, by which the scheme chooses the ages itself
     pub aim: Option<Aim>,
     /// time for paging out in each window
-    pub quota: Pace,
+    pub quota: TimeQuota,
     /// maximum number of bytes in each window; `None`: no limit
     pub quota_size: Option<u64>,
     /// the watermarks high, mid and low, in shares of 10,000; `None`: always act
@@ -75,7 +77,7 @@ impl ReclaimScheme {
             },
         };
         scheme.watermarks = self.watermarks.map(|[high, mid, low]| Watermarks {
-            metric: Mark::Free,
+            metric: WatermarkMetric::Free,
             interval: self.watermarks_interval.unwrap_or(WATERMARKS_INTERVAL),
             high,
             mid,
@@ -111,7 +113,7 @@ pub fn untouched(min_age: Duration, pages: bool) -> Scheme {
     let every = Pattern { size: PAGE_SIZE..=u64::MAX, ..Pattern::default() };
     let untouched = Pattern { hz: 0.0..=0.0, age: min_age..=Duration::MAX, ..every.clone() };
     let pattern = if pages { every } else { untouched };
-    let mut scheme = Scheme::new(NAME, pattern, Action::PageOut);
+    let mut scheme = Scheme::new(SCHEME_NAME, pattern, Action::PageOut);
     if pages {
         // Each page has its own age, independent of its neighbours.
         let kind = PageKind::Touched { within: min_age };

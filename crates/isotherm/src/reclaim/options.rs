@@ -13,7 +13,7 @@ pub const NONE: &str = "none";
 
 /// A quota of time in each window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct TimeQuota {
     /// none: no limit
     pub time: Option<Duration>,
     /// length of a window
@@ -26,7 +26,7 @@ pub struct SizeQuota(pub Option<u64>);
 
 /// The watermarks high, mid and low, in shares of 10,000; none: always act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Marks(pub Option<[u32; 3]>);
+pub struct WatermarkOption(pub Option<[u32; 3]>);
 
 /// A goal, without the scope that it applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,15 +61,15 @@ pub fn pages(text: &str) -> Result<AddrRange, String> {
 }
 
 /// `10ms/1s`, or `none`.
-pub fn pace(text: &str) -> Result<Pace, String> {
+pub fn pace(text: &str) -> Result<TimeQuota, String> {
     const SECOND: Duration = Duration::from_secs(1);
     if text == NONE {
-        return Ok(Pace { time: None, window: SECOND });
+        return Ok(TimeQuota { time: None, window: SECOND });
     }
     let wrong = || format!("{text:?} is not a time in a window: write 10ms/1s, or none");
     let (time, window) = text.split_once('/').ok_or_else(wrong)?;
     let read = |text| units::duration(text).map_err(|_| wrong());
-    Ok(Pace { time: Some(read(time)?), window: read(window)? })
+    Ok(TimeQuota { time: Some(read(time)?), window: read(window)? })
 }
 
 /// `128M`, or `none`.
@@ -82,16 +82,16 @@ pub fn quota_size(text: &str) -> Result<SizeQuota, String> {
 }
 
 /// `50%,40%,20%`, or `none`.
-pub fn marks(text: &str) -> Result<Marks, String> {
+pub fn marks(text: &str) -> Result<WatermarkOption, String> {
     if text == NONE {
-        return Ok(Marks(None));
+        return Ok(WatermarkOption(None));
     }
     let wrong =
         || format!("{text:?} are not watermarks: write three shares, as 50%,40%,20%, or none");
     let share = |text| units::percent(text).map(|p| (p * 100.0).round() as u32);
     let shares: Vec<u32> =
         text.split(',').map(share).collect::<Result<_, _>>().map_err(|_| wrong())?;
-    shares.try_into().map(|marks| Marks(Some(marks))).map_err(|_| wrong())
+    shares.try_into().map(|marks| WatermarkOption(Some(marks))).map_err(|_| wrong())
 }
 
 /// `refault=0.2%` or `psi=0.1%`.
@@ -128,11 +128,11 @@ mod tests {
     #[test]
     fn common_spellings_are_accepted() {
         let [ms, second] = [Duration::from_millis(10), Duration::from_secs(1)];
-        assert_eq!(pace("10ms/1s"), Ok(Pace { time: Some(ms), window: second }));
+        assert_eq!(pace("10ms/1s"), Ok(TimeQuota { time: Some(ms), window: second }));
         assert_eq!(pace("none").unwrap().time, None);
         assert_eq!(quota_size("128M"), Ok(SizeQuota(Some(128 << 20))));
-        assert_eq!(marks("50%,40%,20%"), Ok(Marks(Some([5000, 4000, 2000]))));
-        assert_eq!(marks("none"), Ok(Marks(None)));
+        assert_eq!(marks("50%,40%,20%"), Ok(WatermarkOption(Some([5000, 4000, 2000]))));
+        assert_eq!(marks("none"), Ok(WatermarkOption(None)));
         assert_eq!(goal("refault=0.2%"), Ok(GoalOption::Refaults(2000)));
         assert_eq!(aim("refault 0.2%/min"), Ok(Aim::Refaults(2000)));
         assert_eq!(aim("refault=0.2%"), Ok(Aim::Refaults(2000)));

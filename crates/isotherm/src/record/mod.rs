@@ -11,17 +11,17 @@ use isotherm_core::{Attribution, Attrs, Fault, MonitorKind, Nanos, Snapshot, Tar
 use isotherm_linux::damon;
 use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_record::{
-    FileEndReason, Limits, RecordProgress, RecordingHeader, Summary, TargetInfo, Writer,
+    FileEndReason, Limits, RecordProgress, RecordingHeader, RecordingTotals, TargetInfo, Writer,
 };
 use tracing::{error, info, warn};
 
 use crate::agent::{Agent, LakeOptions};
-use crate::control::{Answer, Control, Request};
+use crate::control::{Control, Request, Response};
 use crate::follow::{Follower, Selection, StartedCommand, resolve};
-use crate::metrics::{Metrics, MetricsTo};
+use crate::metrics::{MetricsExporter, MetricsTo};
 use crate::notify::Notify;
 use crate::session::{
-    End, Job, JobContext, Progress, RecordState, Session, SessionState, WatchStatus,
+    Job, JobContext, Progress, RecordState, Session, SessionEnd, SessionState, WatchStatus,
 };
 use crate::stacks::{SampleCounts, StackNews, StackOptions, Stacks, try_target};
 use crate::stop::Stop;
@@ -92,9 +92,9 @@ impl RecordOptions {
 /// The result of a recording.
 pub struct Recorded {
     /// why it ended
-    pub end: End,
+    pub end: SessionEnd,
     /// the contents of the record
-    pub summary: Summary,
+    pub summary: RecordingTotals,
     /// duration, in seconds
     pub seconds: f64,
     /// cost of watching, as text
@@ -129,7 +129,7 @@ pub fn record(
     follower.attach_all(ready.hold(), &o.targets)?;
     let program = resolve(&o.targets.command)?;
     let control = o.control.as_deref().map(Control::open).transpose()?;
-    let metrics = Metrics::open(o.metrics.as_ref(), o.metrics_every)?;
+    let metrics = MetricsExporter::open(o.metrics.as_ref(), o.metrics_every)?;
     let agent = Agent::open(o.lake.as_ref(), false)?;
     let facts = facts(attrs, seed, ready.describe());
     let mut stacks = o.stacks.map(|stacks| Stacks::open(&o.targets, stacks)).transpose()?;
@@ -326,8 +326,8 @@ impl RecordJob {
     fn finish(
         mut self,
         session: &mut Session,
-        result: Result<End, RecordError>,
-    ) -> Result<(End, Summary, Option<SampleCounts>), RecordError> {
+        result: Result<SessionEnd, RecordError>,
+    ) -> Result<(SessionEnd, RecordingTotals, Option<SampleCounts>), RecordError> {
         let samples = self.stacks.as_ref().map(Stacks::counts);
         let result = result.and_then(|ended| Ok(session.stop().map(|()| ended)?));
         let result = result.and_then(|end| {
@@ -389,13 +389,13 @@ impl Job for RecordJob {
         &mut self,
         on: &mut JobContext<'_>,
         s: &Arc<Snapshot>,
-    ) -> Result<ControlFlow<End>, RecordError> {
+    ) -> Result<ControlFlow<SessionEnd>, RecordError> {
         on.state.status.show(s, String::new);
         if let Some(trace) = on.watch.trace().filter(|_| !self.paused) {
             let _ = self.writer.trace(trace)?;
         }
         Ok(match self.write(s)? {
-            RecordProgress::Full => ControlFlow::Break(End::Full),
+            RecordProgress::Full => ControlFlow::Break(SessionEnd::Full),
             RecordProgress::Going => ControlFlow::Continue(()),
         })
     }
@@ -409,11 +409,11 @@ impl Job for RecordJob {
         &mut self,
         on: &mut JobContext<'_>,
         request: Request,
-    ) -> Result<Answer<WatchStatus>, RecordError> {
+    ) -> Result<Response<WatchStatus>, RecordError> {
         match request {
-            Request::Status => return Ok(Answer::status(self.state(on))),
+            Request::Status => return Ok(Response::status(self.state(on))),
             Request::Snapshot { after, from } => {
-                return Ok(Answer::snapshot(on.state.snapshots(after, from.map(Nanos))?));
+                return Ok(Response::snapshot(on.state.snapshots(after, from.map(Nanos))?));
             }
             Request::Pause => {
                 self.paused = true;
@@ -440,7 +440,7 @@ impl Job for RecordJob {
             Request::Commit { .. } => return Err(RecordError::NoSchemes),
             Request::Record { .. } => return Err(RecordError::Recording(self.file.clone())),
         }
-        Ok(Answer::done())
+        Ok(Response::done())
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Filter, FilterKind, Goal, Mark, Pattern, Quota, Scheme, Scope, Watermarks, Weights,
+    Filter, FilterKind, Goal, Pattern, Quota, Scheme, Scope, WatermarkMetric, Watermarks, Weights,
 };
 use isotherm_core::{Action, PageFilter, PageKind};
 use isotherm_linux::cgroup::Cgroup;
@@ -122,15 +122,17 @@ fn goal(t: GoalText) -> Goal {
 
 fn watermarks(t: WatermarksText) -> Result<Watermarks, String> {
     let metric = match (t.metric, t.of) {
-        (MetricText::Stalled, of) => Mark::Stalled(scope(of.as_deref().unwrap_or(TARGETS))),
+        (MetricText::Stalled, of) => {
+            WatermarkMetric::Stalled(scope(of.as_deref().unwrap_or(TARGETS)))
+        }
         (_, Some(of)) => {
             return Err(format!(
                 "watermarks on `free` and `fragmentation` are of the whole machine, and `of = {of:?}` says \
                  otherwise: leave it out, or choose `stalled`"
             ));
         }
-        (MetricText::Free, None) => Mark::Free,
-        (MetricText::Fragmentation, None) => Mark::Fragmentation,
+        (MetricText::Free, None) => WatermarkMetric::Free,
+        (MetricText::Fragmentation, None) => WatermarkMetric::Fragmentation,
     };
     Ok(Watermarks {
         metric,

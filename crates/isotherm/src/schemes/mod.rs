@@ -43,17 +43,21 @@ pub enum SchemeFileError {
 /// The format of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub enum SchemeSyntax {
     /// TOML
     Toml,
     /// one scheme per line
     Txt,
 }
 
-impl Form {
+impl SchemeSyntax {
     /// The format of a file with this name.
     pub fn of(path: &Path) -> Self {
-        if path.extension().is_some_and(|e| e == "toml") { Form::Toml } else { Form::Txt }
+        if path.extension().is_some_and(|e| e == "toml") {
+            SchemeSyntax::Toml
+        } else {
+            SchemeSyntax::Txt
+        }
     }
 }
 
@@ -63,14 +67,14 @@ impl Form {
 /// # Errors
 /// If the text contains something that is not a scheme: the place of the error.
 pub fn parse_as(
-    form: Form,
+    form: SchemeSyntax,
     text: &str,
     interval: Duration,
     before: &[Scheme],
 ) -> Result<Vec<Scheme>, String> {
     match form {
-        Form::Toml => read(text, interval, before).map_err(|e| e.to_string()),
-        Form::Txt => lines(text, interval, before).map_err(|e| e.to_string()),
+        SchemeSyntax::Toml => read(text, interval, before).map_err(|e| e.to_string()),
+        SchemeSyntax::Txt => lines(text, interval, before).map_err(|e| e.to_string()),
     }
 }
 
@@ -85,7 +89,7 @@ pub fn load(
     interval: Duration,
     before: &mut Vec<Scheme>,
 ) -> Result<(), UsageError> {
-    add(&path.display().to_string(), Form::of(path), text, interval, before)
+    add(&path.display().to_string(), SchemeSyntax::of(path), text, interval, before)
 }
 
 /// Appends the schemes in `line`, the `n`-th scheme line on the command line, to `before`.
@@ -99,12 +103,12 @@ pub fn load_line(
     before: &mut Vec<Scheme>,
 ) -> Result<(), UsageError> {
     let number = if n == 1 { String::new() } else { format!(" number {n}") };
-    add(&format!("--scheme-line{number}"), Form::Txt, line, interval, before)
+    add(&format!("--scheme-line{number}"), SchemeSyntax::Txt, line, interval, before)
 }
 
 fn add(
     from: &str,
-    form: Form,
+    form: SchemeSyntax,
     text: &str,
     interval: Duration,
     before: &mut Vec<Scheme>,

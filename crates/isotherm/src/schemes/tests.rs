@@ -1,6 +1,6 @@
 //! Valid schemes, and the errors of invalid ones.
 
-use isotherm_core::scheme::{FilterKind, Goal, Mark, Scope};
+use isotherm_core::scheme::{FilterKind, Goal, Scope, WatermarkMetric};
 use isotherm_core::{Action, PageKind};
 
 use super::*;
@@ -31,7 +31,7 @@ fn all_that_can_be_said() {
     assert_eq!(s.quota.goals, [goal]);
     let marks = s.watermarks.as_ref().unwrap();
     assert_eq!((marks.high, marks.mid, marks.low), (5000, 4000, 2000));
-    assert_eq!(marks.metric, Mark::Free);
+    assert_eq!(marks.metric, WatermarkMetric::Free);
     assert!(matches!(&s.filters[1].kind, FilterKind::Name(n) if &**n == "[heap]"));
     assert!(!s.filters[0].allow && s.filters[1].allow);
 }

@@ -19,7 +19,7 @@ pub struct Framing {
 /// Time limit for a client to send a request, and to receive its answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes per read.
-const CHUNK: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 pub struct Client<S> {
     /// pid of the peer, if known
@@ -98,7 +98,7 @@ impl<S: Read + Write + AsFd> Client<S> {
         if self.coming.len() > self.framing.max {
             return Ok(());
         }
-        let mut chunk = [0; CHUNK];
+        let mut chunk = [0; CHUNK_BYTES];
         let n = self.stream.read(&mut chunk)?;
         self.ending |= n == 0;
         self.coming.extend_from_slice(chunk.get(..n).unwrap_or_default());

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags};
 use super::Wait;
 
 /// Interval at which to check for ended targets if no descriptor reports their end.
-const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A wait that ends when any target ends.
 pub struct Ends<'a> {
@@ -28,7 +28,7 @@ impl<'a> Ends<'a> {
 
     /// For a descriptor that becomes readable at the end; without one, the wait ends at regular intervals.
     pub fn of_process(fd: Option<BorrowedFd<'a>>) -> Self {
-        Ends { fd, asked_by: sys::monotonic() + CHECK_INTERVAL, come: false }
+        Ends { fd, asked_by: sys::monotonic() + END_CHECK_INTERVAL, come: false }
     }
 
     /// The latest end of the wait.

@@ -6,7 +6,7 @@ use isotherm_record::Limits;
 use super::ServiceError;
 use super::running::SchemeJob;
 use super::state::ServiceStatus;
-use crate::control::{Answer, Request};
+use crate::control::{Request, Response};
 use crate::session::JobContext;
 
 impl SchemeJob {
@@ -15,14 +15,14 @@ impl SchemeJob {
         &mut self,
         on: &mut JobContext<'_>,
         r: Request,
-    ) -> Result<Answer<ServiceStatus>, ServiceError> {
+    ) -> Result<Response<ServiceStatus>, ServiceError> {
         let attrs = on.attrs()?;
         match r {
             Request::Status => {
-                return Ok(Answer::status(ServiceStatus::new(self, attrs, on.state)));
+                return Ok(Response::status(ServiceStatus::new(self, attrs, on.state)));
             }
             Request::Snapshot { after, from } => {
-                return Ok(Answer::snapshot(on.state.snapshots(after, from.map(Nanos))?));
+                return Ok(Response::snapshot(on.state.snapshots(after, from.map(Nanos))?));
             }
             Request::Pause => self.pause(true),
             Request::Resume => self.pause(false),
@@ -30,7 +30,7 @@ impl SchemeJob {
             Request::Commit { schemes, form } => {
                 let pids: Vec<i32> = on.state.follower.pids().collect();
                 let act = on.watch.act().ok_or(ServiceError::CannotAct)?;
-                return Ok(Answer::noted(self.commit(&schemes, form, &attrs, act, &pids)?));
+                return Ok(Response::noted(self.commit(&schemes, form, &attrs, act, &pids)?));
             }
             Request::Attributes(new) => self.set_attributes(&new, on)?,
             Request::Targets { add, remove } => {
@@ -48,6 +48,6 @@ impl SchemeJob {
                 self.recording.start(&file, limits, attrs, self.facts.values(), code, pages)?;
             }
         }
-        Ok(Answer::done())
+        Ok(Response::done())
     }
 }

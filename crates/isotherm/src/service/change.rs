@@ -13,7 +13,7 @@ use super::{RequiredPrivileges, ServiceError, check_actions, check_for_files};
 use crate::ROOT;
 use crate::control::Attributes;
 use crate::notify::Notify;
-use crate::schemes::{self, Form};
+use crate::schemes::{self, SchemeSyntax};
 use crate::session::JobContext;
 use crate::words::chain;
 
@@ -23,7 +23,7 @@ impl SchemeJob {
     pub fn commit(
         &mut self,
         text: &str,
-        form: Form,
+        form: SchemeSyntax,
         attrs: &Attrs,
         act: &dyn Act,
         pids: &[i32],

@@ -12,12 +12,12 @@ use isotherm_record::WriteError;
 
 use super::CANNOT_ACT;
 use crate::control::ControlError;
-use crate::files::TextError;
 use crate::follow::FollowError;
 use crate::metrics::MetricsError;
 use crate::session::{SessionError, via_session};
 use crate::stacks::StacksError;
 use crate::stop::StopError;
+use crate::text_file::TextError;
 use crate::usage::UsageError;
 use crate::watch::WatchError;
 

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use isotherm_core::scheme::{Event, Outcome};
+use isotherm_core::scheme::{ActionEvent, Outcome};
 use isotherm_core::{Failure, Mapping, Nanos, Snapshot};
 use isotherm_record::TargetInfo;
 use isotherm_report::{bytes, printable};
@@ -36,7 +36,7 @@ pub struct LogLine<'a> {
 
 impl<'a> LogLine<'a> {
     /// The line for `e`, which resulted from `s`; `of` describes its target, if known.
-    pub fn new(e: &'a Event, s: &'a Snapshot, of: Option<&'a TargetInfo>, dry: bool) -> Self {
+    pub fn new(e: &'a ActionEvent, s: &'a Snapshot, of: Option<&'a TargetInfo>, dry: bool) -> Self {
         let mapping = mapping(e, s);
         let (outcome, done, why) = match e.outcome {
             Outcome::Acted(done) if dry => ("would_act", done, None),
@@ -124,7 +124,7 @@ pub fn logged_actions(log: impl BufRead) -> impl Iterator<Item = io::Result<Logg
 }
 
 /// The mapping that contains the start of the range.
-fn mapping<'a>(e: &Event, s: &'a Snapshot) -> Option<&'a Mapping> {
+fn mapping<'a>(e: &ActionEvent, s: &'a Snapshot) -> Option<&'a Mapping> {
     let view = s.targets.iter().find(|view| view.id == e.target)?;
     let at = view.mappings.partition_point(|m| m.range.end <= e.range.start);
     view.mappings.get(at).filter(|m| m.range.start <= e.range.start)

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use isotherm_core::scheme::{Goal, Scheme};
 use isotherm_core::{AddrRange, Nanos};
-use isotherm_linux::damon::{self, ExcludedMemory, KdamondAttrs, Reclaimed, Reclaimer};
+use isotherm_linux::damon::{self, ExcludedMemory, KdamondAttrs, ReclaimKdamond, ReclaimTotals};
 use isotherm_linux::proc::MGLRU;
 use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_linux::{PhysicalSelection, physical_memory, possible};
@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use super::kernel_memory::MachineBytes;
 use super::{Acting, SchemeTable, ServiceError, check_actions};
 use crate::ROOT;
-use crate::control::{self, Answer, Control, Request};
+use crate::control::{self, Control, Request, Response};
 use crate::notify::Notify;
 use crate::reclaim::ReclaimScheme;
 use crate::record::sweep;
@@ -41,7 +41,7 @@ pub fn request(
     o: &ReclaimScheme,
     acting: &Acting,
     attrs: KdamondAttrs,
-) -> Result<(damon::Reclaim, Scheme), UsageError> {
+) -> Result<(damon::ReclaimSpec, Scheme), UsageError> {
     if let Some(what) = unavailable(o, acting) {
         return Err(UsageError::new(format!("kernel DAMON {what}")));
     }
@@ -56,7 +56,7 @@ pub fn request(
         _ => None,
     });
     let marks_every = o.watermarks_interval.unwrap_or(KERNEL_MARKS_EVERY);
-    let asked = damon::Reclaim {
+    let asked = damon::ReclaimSpec {
         attrs,
         memory: Vec::new(),
         min_age: o.min_age,
@@ -104,7 +104,7 @@ fn unavailable(o: &ReclaimScheme, acting: &Acting) -> Option<&'static str> {
 /// The scheme that the kernel is to run, and the options of the service.
 pub struct KernelReclaim {
     /// the kernel's scheme; `run` sets its memory
-    pub asked: damon::Reclaim,
+    pub asked: damon::ReclaimSpec,
     /// the same as a scheme of ours, to check that its action is possible here
     pub scheme: Scheme,
     /// address ranges to act on; empty: all memory
@@ -130,12 +130,13 @@ pub fn run(o: KernelReclaim) -> Result<ReclaimOutput, ServiceError> {
     sweep();
     let part = PhysicalSelection { nodes: Vec::new(), ranges: o.ranges };
     let memory = part.of(&physical_memory(ROOT.as_ref())?)?.iter().map(|s| s.range).collect();
-    let reclaimer = Reclaimer::start(ROOT.as_ref(), &damon::Reclaim { memory, ..o.asked })?;
+    let reclaimer =
+        ReclaimKdamond::start(ROOT.as_ref(), &damon::ReclaimSpec { memory, ..o.asked })?;
     if let Some(why) = excluded_text(reclaimer.spared()) {
         warn!("{why}");
     }
     sys::drop_privileges(KeptCapabilities { reading: true, writing: false, frames: false })?;
-    let (begin, done) = (sys::monotonic(), Reclaimed::default());
+    let (begin, done) = (sys::monotonic(), ReclaimTotals::default());
     let mut service = Service { reclaimer, control, done, begin, paused: false, dry };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let mut notify = Notify::from_env();
@@ -173,9 +174,9 @@ fn excluded_text(spared: ExcludedMemory) -> Option<String> {
 
 /// A running kdamond.
 struct Service {
-    reclaimer: Reclaimer,
+    reclaimer: ReclaimKdamond,
     control: Option<Control>,
-    done: Reclaimed,
+    done: ReclaimTotals,
     begin: Nanos,
     paused: bool,
     dry: bool,
@@ -270,11 +271,11 @@ impl Service {
         self.reclaimer.cpu().as_secs_f64() / time.as_secs_f64().max(1.0)
     }
 
-    fn done(&mut self, request: &Request) -> Result<Answer<KernelStatus>, ServiceError> {
+    fn done(&mut self, request: &Request) -> Result<Response<KernelStatus>, ServiceError> {
         match request {
             Request::Status => {
                 self.count()?;
-                return Ok(Answer::status(self.state()));
+                return Ok(Response::status(self.state()));
             }
             Request::Stop => {}
             Request::Pause if !self.paused => {
@@ -288,7 +289,7 @@ impl Service {
             Request::Pause | Request::Resume => {}
             _ => return Err(ServiceError::KernelWorks),
         }
-        Ok(Answer::done())
+        Ok(Response::done())
     }
 
     fn output(&self) -> ReclaimOutput {

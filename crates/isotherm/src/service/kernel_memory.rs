@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use isotherm_core::{Pages, Unknown};
+use isotherm_core::{Unknown, UnknownPages};
 use isotherm_linux::damon::ExcludedMemory;
 use isotherm_linux::{MachineMemory, machine_memory};
 use serde::Serialize;
@@ -34,7 +34,7 @@ impl MachineBytes {
     }
 }
 
-fn by(bytes: &Pages<u64>) -> BTreeMap<&'static str, u64> {
+fn by(bytes: &UnknownPages<u64>) -> BTreeMap<&'static str, u64> {
     let of = Unknown::ALL.into_iter().map(|why| (why.name(), bytes.0[why.index()]));
     of.filter(|&(_, bytes)| bytes > 0).collect()
 }

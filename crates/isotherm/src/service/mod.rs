@@ -41,9 +41,9 @@ use crate::ROOT;
 use crate::agent::{Agent, LakeOptions};
 use crate::control::Control;
 use crate::follow::{Follower, Selection, resolve};
-use crate::metrics::{Metrics, MetricsTo};
+use crate::metrics::{MetricsExporter, MetricsTo};
 use crate::notify::Notify;
-use crate::session::{End, Progress, SavedAges, Session};
+use crate::session::{Progress, SavedAges, Session, SessionEnd};
 use crate::stacks::{StackOptions, Stacks};
 use crate::stop::Stop;
 use crate::usage::UsageError;
@@ -170,19 +170,10 @@ pub fn act<T>(
     let log = o.log.as_deref().map(Log::open).transpose()?;
     let socket = config.socket();
     let control = socket.as_deref().map(Control::open).transpose()?;
-    let metrics = Metrics::open(o.metrics.as_ref(), o.metrics_every)?;
+    let metrics = MetricsExporter::open(o.metrics.as_ref(), o.metrics_every)?;
     let agent = Agent::open(o.lake.as_ref(), !o.dry_run)?;
-    // This is before the command starts, so that no command has to be ended if a figure cannot be read. The
-    // command will be in the control groups of this process.
-    let own = program.as_ref().and_then(|_| i32::try_from(std::process::id()).ok());
-    let pids: Vec<i32> = follower.pids().chain(own).collect();
-    let schemes = engine.schemes().map(|(s, _)| s);
-    let meter =
-        Meter::new(ROOT.as_ref(), schemes, &pids, config.of_options())?.selecting(&o.targets);
-    match meter.missing().first() {
-        Some(why) if !o.targets.awaited => return Err(ServiceError::Lacks(why.clone())),
-        _ => notes.extend(meter.missing().iter().cloned()),
-    }
+    // This is before the command starts, so that no command has to be ended if a figure cannot be read.
+    let meter = open_meter(&**config, &engine, &follower, program.is_some(), &mut notes)?;
     notes.iter().for_each(|note| warn!("{note}"));
     let mut stacks =
         o.stacks.then(|| Stacks::open(&o.targets, StackOptions::default())).transpose()?;
@@ -229,6 +220,30 @@ pub fn act<T>(
     Ok(Acted { table, status: status.flatten(), failed: result.err(), finished })
 }
 
+/// Reads the figures that the schemes of `engine` require. Those that cannot be read become notes if processes are
+/// awaited, otherwise an error.
+fn open_meter(
+    config: &dyn ServiceConfig,
+    engine: &Engine,
+    follower: &Follower,
+    starts_command: bool,
+    notes: &mut Vec<String>,
+) -> Result<Meter, ServiceError> {
+    let targets = &config.acting().targets;
+    // The command will be in the control groups of this process.
+    let own = starts_command.then(|| i32::try_from(std::process::id()).ok()).flatten();
+    let pids: Vec<i32> = follower.pids().chain(own).collect();
+    let schemes = engine.schemes().map(|(s, _)| s);
+    let meter = Meter::new(ROOT.as_ref(), schemes, &pids, config.of_options())?.selecting(targets);
+    match meter.missing().first() {
+        Some(why) if !targets.awaited => Err(ServiceError::Lacks(why.clone())),
+        _ => {
+            notes.extend(meter.missing().iter().cloned());
+            Ok(meter)
+        }
+    }
+}
+
 /// A way to look that can act, and the schemes for it.
 struct Opened {
     looks: Box<dyn Ready>,
@@ -269,7 +284,11 @@ fn open(config: &dyn ServiceConfig) -> Result<Opened, ServiceError> {
 }
 
 /// Acts, and returns the reason for ending.
-fn until(session: &mut Session, running: &mut SchemeJob, stop: &Stop) -> Result<End, ServiceError> {
+fn until(
+    session: &mut Session,
+    running: &mut SchemeJob,
+    stop: &Stop,
+) -> Result<SessionEnd, ServiceError> {
     Notify::say(&[NotifyState::Ready]);
     let ended = session.run(running, stop);
     Notify::say(&[NotifyState::Stopping]);

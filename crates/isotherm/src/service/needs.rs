@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isotherm_core::scheme::{Goal, Mark, Scheme, Scope};
+use isotherm_core::scheme::{Goal, Scheme, Scope, WatermarkMetric};
 
 use crate::schemes::TARGETS;
 
@@ -32,10 +32,10 @@ pub fn needs<'a>(scheme: &'a Scheme) -> Vec<RequiredMetric<'a>> {
         Goal::Free { .. } => RequiredMetric::Free,
         Goal::User { name, .. } => RequiredMetric::File(name),
     };
-    let of_mark = |mark: &'a Mark| match mark {
-        Mark::Free => RequiredMetric::Free,
-        Mark::Fragmentation => RequiredMetric::Fragmentation,
-        Mark::Stalled(of) => RequiredMetric::Stalls(of),
+    let of_mark = |mark: &'a WatermarkMetric| match mark {
+        WatermarkMetric::Free => RequiredMetric::Free,
+        WatermarkMetric::Fragmentation => RequiredMetric::Fragmentation,
+        WatermarkMetric::Stalled(of) => RequiredMetric::Stalls(of),
     };
     let marks = scheme.watermarks.iter().map(|w| of_mark(&w.metric));
     scheme.quota.goals.iter().map(of_goal).chain(marks).collect()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use isotherm_core::{Attribution, Attrs, CodeMapping, Fault, Nanos, Snapshot, TargetId};
 use isotherm_record::{
-    FileEndReason, Limits, RecordProgress, Summary, TargetInfo, WriteError, Writer,
+    FileEndReason, Limits, RecordProgress, RecordingTotals, TargetInfo, WriteError, Writer,
 };
 use tracing::warn;
 
@@ -27,7 +27,7 @@ pub struct SideRecord {
     /// why there is no longer a writer
     ended: Option<String>,
     /// summary of a record that has ended
-    last: Summary,
+    last: RecordingTotals,
     /// the targets in the record
     announced: BTreeSet<TargetId>,
     /// sequence number of its first snapshot, which becomes 0 in the record
@@ -134,7 +134,7 @@ impl SideRecord {
     pub fn stop(&mut self) -> Result<(), ServiceError> {
         let file = self.file.take();
         let finished = self.finish(FileEndReason::Stopped, "");
-        (self.ended, self.last) = (None, Summary::default());
+        (self.ended, self.last) = (None, RecordingTotals::default());
         match file {
             None => Err(ServiceError::NoRecording),
             Some(_) => finished.map_or(Ok(()), |e| Err(e.into())),

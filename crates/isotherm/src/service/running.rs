@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Engine, Event};
+use isotherm_core::scheme::{ActionEvent, Engine};
 use isotherm_core::{Act, Attribution, CodeMapping, Fault, Nanos, Snapshot, TargetId};
 use isotherm_linux::{proc, sys};
 use isotherm_record::TargetInfo;
@@ -27,14 +27,14 @@ use super::status;
 use super::table::SchemeTable;
 use super::{RequiredPrivileges, ServiceConfig, ServiceError};
 use crate::ROOT;
-use crate::control::{Answer, Request};
+use crate::control::{Request, Response};
 use crate::follow::Follower;
-use crate::session::{End, Job, JobContext, SessionError, probes};
+use crate::session::{Job, JobContext, SessionEnd, SessionError, probes};
 use crate::stacks::{StackNews, Stacks, try_target};
 use crate::words::STATUS;
 
 /// Minimum time between two steps of the schemes.
-const PACE: Duration = Duration::from_millis(10);
+const MIN_STEP_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The job that runs schemes.
 pub struct SchemeJob {
@@ -141,7 +141,7 @@ impl SchemeJob {
     /// When schemes are due to act without a new snapshot.
     fn due(&self) -> Option<Nanos> {
         let is_at_work = self.has_snapshot && !self.paused;
-        is_at_work.then(|| Some(self.engine.due()?.max(self.stepped + PACE))).flatten()
+        is_at_work.then(|| Some(self.engine.due()?.max(self.stepped + MIN_STEP_INTERVAL))).flatten()
     }
 
     /// Lets the schemes act on the last snapshot, and reports the results.
@@ -189,13 +189,13 @@ impl SchemeJob {
         }
     }
 
-    fn report(&mut self, s: &Snapshot, events: &[Event]) -> Result<(), ServiceError> {
+    fn report(&mut self, s: &Snapshot, events: &[ActionEvent]) -> Result<(), ServiceError> {
         if events.is_empty() || self.log.is_none() && !self.dry() {
             return Ok(());
         }
         let dry = self.dry();
         let line = |e| (e, LogLine::new(e, s, self.facts.get(&e.target), dry));
-        let lines: Vec<(&Event, LogLine<'_>)> = events.iter().map(line).collect();
+        let lines: Vec<(&ActionEvent, LogLine<'_>)> = events.iter().map(line).collect();
         if self.dry() {
             let mut out = std::io::stdout().lock();
             let mut reported = lines.iter().filter(|(_, line)| line.is_reported());
@@ -206,11 +206,11 @@ impl SchemeJob {
     }
 
     /// Prints the results and the reason for the end, unless it was an error, and returns the table.
-    pub fn end(&self, because: Option<&End>, follower: &Follower) -> SchemeTable {
+    pub fn end(&self, because: Option<&SessionEnd>, follower: &Follower) -> SchemeTable {
         let time = sys::monotonic().since(self.begin);
         if let Some(because) = because {
             let because = match because {
-                End::Stopped(why) if !why.is_empty() => why,
+                SessionEnd::Stopped(why) if !why.is_empty() => why,
                 _ => "all targets have ended",
             };
             let who = follower.summary();
@@ -255,7 +255,7 @@ impl Job for SchemeJob {
         &mut self,
         on: &mut JobContext<'_>,
         s: &Arc<Snapshot>,
-    ) -> Result<ControlFlow<End>, ServiceError> {
+    ) -> Result<ControlFlow<SessionEnd>, ServiceError> {
         self.has_snapshot = true;
         self.recording.snapshot(s);
         self.act(on)?;
@@ -284,7 +284,7 @@ impl Job for SchemeJob {
         &mut self,
         on: &mut JobContext<'_>,
         request: Request,
-    ) -> Result<Answer<ServiceStatus>, ServiceError> {
+    ) -> Result<Response<ServiceStatus>, ServiceError> {
         self.done(on, request)
     }
 

@@ -8,7 +8,7 @@ use tracing::warn;
 
 use crate::beside::StateFile;
 use crate::control::Attributes;
-use crate::schemes::Form;
+use crate::schemes::SchemeSyntax;
 use crate::words::chain;
 
 /// Maximum size of the file, in bytes.
@@ -32,7 +32,7 @@ pub struct Changes {
 #[serde(deny_unknown_fields)]
 pub struct Schemes {
     pub text: String,
-    pub form: Form,
+    pub form: SchemeSyntax,
 }
 
 /// A file next to the socket. It exists while there are changes, and is removed at a clean end.
@@ -115,7 +115,7 @@ mod tests {
         let dir = tempfile::TempDir::new().unwrap();
         let mut first = saved(dir.path());
         assert_eq!(first.left(), None);
-        let schemes = Schemes { text: "4K null".into(), form: Form::Txt };
+        let schemes = Schemes { text: "4K null".into(), form: SchemeSyntax::Txt };
         first.change(|c| c.paused = true);
         first.change(|c| c.schemes = Some(schemes.clone()));
         let left = saved(dir.path()).left().unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::scheme::{Count, Engine, Scheme, SkipReason, Stats};
-use isotherm_linux::damon::Reclaimed;
+use isotherm_linux::damon::ReclaimTotals;
 use isotherm_report::bytes;
 use serde::Serialize;
 
@@ -55,7 +55,7 @@ impl SchemeTable {
 
     /// The result of the kernel's own scheme, which used the CPU time `took`. The kernel does not report
     /// failures.
-    pub fn of_kernel(done: Reclaimed, took: Duration, time: Duration, dry_run: bool) -> Self {
+    pub fn of_kernel(done: ReclaimTotals, took: Duration, time: Duration, dry_run: bool) -> Self {
         let counted = |regions, bytes| RegionBytes { regions, bytes };
         let row = SchemeRow {
             scheme: "reclaim".to_owned(),

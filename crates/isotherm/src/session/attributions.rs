@@ -11,7 +11,7 @@ use isotherm_record::TargetInfo;
 use super::MAX_LEFT_GROUPS;
 use crate::ROOT;
 use crate::follow::Follower;
-use crate::pace::{Pace, PaceLimits, SLACK, WorkStart};
+use crate::pace::{Pace, PaceLimits, START_SLACK, WorkStart};
 
 /// Minimum time between two readings of a process,
 const ROUND: Duration = Duration::from_secs(1);
@@ -78,7 +78,7 @@ impl Attributions {
     /// When to read at the latest; `None` if there is no process. If there are new processes, at once.
     pub fn by(&self, who: &Follower) -> Option<Nanos> {
         let all_met = self.met.len() >= who.nr_processes();
-        (who.nr_processes() > 0).then(|| if all_met { self.due() + SLACK } else { Nanos(0) })
+        (who.nr_processes() > 0).then(|| if all_met { self.due() + START_SLACK } else { Nanos(0) })
     }
 
     fn read_these(&mut self, these: Vec<(i32, TargetId)>, hold: &dyn Hold) -> Vec<Attribution> {

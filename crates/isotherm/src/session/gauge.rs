@@ -226,8 +226,8 @@ mod tests {
     use std::sync::Arc;
 
     use isotherm_core::{
-        AddrRange, Cost, MonitorKind, Nanos, Pages, Rate, RateSupport, RegionView, TargetId,
-        TargetView,
+        AddrRange, Cost, MonitorKind, Nanos, Rate, RateSupport, RegionView, TargetId, TargetView,
+        UnknownPages,
     };
 
     use super::*;
@@ -304,7 +304,7 @@ mod tests {
             rate: Rate::default(),
             touched_bp: 0,
             resident_bp: 10_000,
-            unknown_bp: Pages::default(),
+            unknown_bp: UnknownPages::default(),
             support: Some(RateSupport { measured_bp, extended_bp }),
         };
         let line = |coverage_bp, regions: Vec<RegionView>| {
@@ -326,7 +326,7 @@ mod tests {
         assert!(all.contains("  100 % measured  rates"), "{all}");
         let parts = line(9_900, vec![region(0, 9_000, 1_000), region(1, 9_400, 400)]);
         assert!(parts.contains("  92 % measured, 7 % extended, 1 % old  "), "{parts}");
-        let mut unseen = Pages::default();
+        let mut unseen = UnknownPages::default();
         unseen.0[Unknown::Unseen.index()] = 10_000;
         let new = RegionView { unknown_bp: unseen, ..region(1, 0, 0) };
         let partly = line(9_500, vec![region(0, 10_000, 0), new]);

@@ -13,10 +13,10 @@ use serde::Serialize;
 use crate::record::facts;
 
 /// Maximum memory of the snapshots, in bytes.
-const MEMORY: usize = 8 << 20;
+const HISTORY_BYTES: usize = 8 << 20;
 /// Maximum number of regions in one answer, unless a single snapshot has more. The monitor waits while an answer is
 /// made: 20 ms for so many.
-const MAX_REGIONS: usize = 20_000;
+const MAX_ANSWER_REGIONS: usize = 20_000;
 
 /// The snapshots of the last minutes, and coarser ones of the time before, in bounded memory.
 pub struct History(View);
@@ -31,7 +31,7 @@ pub struct KeptSnapshots {
 impl History {
     /// A history without snapshots.
     pub fn new(targets: impl Iterator<Item = TargetInfo>) -> Self {
-        let mut view = View::new(MEMORY);
+        let mut view = View::new(HISTORY_BYTES);
         targets.map(Event::Target).for_each(|event| view.push(event));
         History(view)
     }
@@ -68,7 +68,7 @@ impl History {
         let Some(start) = starts.map(|m| m.snapshot.start).find(|start| *start >= from) else {
             return Ok(None);
         };
-        let events = self.0.events(&(start..end), MAX_REGIONS);
+        let events = self.0.events(&(start..end), MAX_ANSWER_REGIONS);
         let last = events.iter().rev().find_map(|event| match event {
             Event::Snapshot(s) => Some(Arc::clone(s)),
             _ => None,
@@ -134,7 +134,7 @@ mod tests {
                 events.iter().any(|e| matches!(e, Event::Target(f) if f.command == "app --option"))
             );
             let all = snapshots(&events);
-            assert!(all.iter().map(|s| s.nr_regions()).sum::<usize>() <= MAX_REGIONS);
+            assert!(all.iter().map(|s| s.nr_regions()).sum::<usize>() <= MAX_ANSWER_REGIONS);
             for s in all {
                 assert!(from == Nanos(0) || s.start == from, "{:?} after {from:?}", s.start);
                 from = s.end;

@@ -8,10 +8,10 @@ use isotherm_core::{Attribution, PAGE_SIZE, PageAges, Snapshot, TargetId};
 use super::MAX_LEFT_GROUPS;
 
 /// The ages of the metrics, in s.
-pub const AGES: [u32; 10] = [10, 30, 60, 120, 300, 600, 1800, 3600, 21_600, 86_400];
+pub const METRIC_AGES_S: [u32; 10] = [10, 30, 60, 120, 300, 600, 1800, 3600, 21_600, 86_400];
 
-/// Bytes by age: idle for each of [`AGES`] or longer.
-pub type BytesByAge = [f64; AGES.len()];
+/// Bytes by age: idle for each of [`METRIC_AGES_S`] or longer.
+pub type BytesByAge = [f64; METRIC_AGES_S.len()];
 
 /// The last histograms of each target, and sums of what has returned.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub struct IdleAges {
 }
 
 fn by_age(of: impl Fn(f64) -> f64) -> BytesByAge {
-    AGES.map(|age| of(age.into()) * PAGE_SIZE as f64)
+    METRIC_AGES_S.map(|age| of(age.into()) * PAGE_SIZE as f64)
 }
 
 fn add(to: &mut BytesByAge, more: &BytesByAge) {

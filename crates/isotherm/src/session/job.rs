@@ -8,8 +8,8 @@ use isotherm_core::{Attribution, Nanos, Snapshot, TargetId};
 use isotherm_record::TargetInfo;
 use serde::Serialize;
 
-use super::{End, JobContext, SessionError};
-use crate::control::{Answer, Request};
+use super::{JobContext, SessionEnd, SessionError};
+use crate::control::{Request, Response};
 
 /// A consumer of snapshots. [`Session::run`](super::Session::run) calls each method, in the thread of its caller.
 pub trait Job {
@@ -26,7 +26,7 @@ pub trait Job {
         &mut self,
         on: &mut JobContext<'_>,
         s: &Arc<Snapshot>,
-    ) -> Result<ControlFlow<End>, Self::Error>;
+    ) -> Result<ControlFlow<SessionEnd>, Self::Error>;
 
     /// Called before each step of the source.
     ///
@@ -79,7 +79,7 @@ pub trait Job {
         &mut self,
         on: &mut JobContext<'_>,
         request: Request,
-    ) -> Result<Answer<Self::Status>, Self::Error>;
+    ) -> Result<Response<Self::Status>, Self::Error>;
 
     /// The engine of the running schemes, for metrics.
     fn engine(&self) -> Option<&Engine> {
@@ -88,13 +88,13 @@ pub trait Job {
 }
 
 /// Keeps the last snapshot.
-pub struct Keep {
+pub struct KeepLast {
     pub snapshot: Option<Arc<Snapshot>>,
     /// The session ends at the first one.
     pub first: bool,
 }
 
-impl Job for Keep {
+impl Job for KeepLast {
     type Status = ();
     type Error = SessionError;
 
@@ -102,15 +102,19 @@ impl Job for Keep {
         &mut self,
         _: &mut JobContext<'_>,
         s: &Arc<Snapshot>,
-    ) -> Result<ControlFlow<End>, SessionError> {
+    ) -> Result<ControlFlow<SessionEnd>, SessionError> {
         self.snapshot = Some(Arc::clone(s));
         Ok(match self.first {
-            true => ControlFlow::Break(End::Stopped(String::new())),
+            true => ControlFlow::Break(SessionEnd::Stopped(String::new())),
             false => ControlFlow::Continue(()),
         })
     }
 
-    fn request(&mut self, _: &mut JobContext<'_>, _: Request) -> Result<Answer<()>, SessionError> {
+    fn request(
+        &mut self,
+        _: &mut JobContext<'_>,
+        _: Request,
+    ) -> Result<Response<()>, SessionError> {
         Err(SessionError::NoRequests)
     }
 }

@@ -29,7 +29,7 @@ use tracing::{debug, trace};
 use crate::agent::Agent;
 use crate::control::{self, Control};
 use crate::follow::{Follower, Selection};
-use crate::metrics::Metrics;
+use crate::metrics::MetricsExporter;
 use crate::notify::Notify;
 use crate::served::{Ends, Wait};
 use crate::stop::Stop;
@@ -45,7 +45,7 @@ pub use idle_ages::IdleAges;
 pub use job::Job;
 pub(crate) use saved_ages::SavedAges;
 
-use self::job::Keep;
+use self::job::KeepLast;
 pub use memory::BytesByHeat;
 pub use scene::Scene;
 pub use state::{Record as RecordState, WatchStatus};
@@ -56,7 +56,7 @@ const MAX_LEFT_GROUPS: usize = 1024;
 
 /// Why a session has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
+pub enum SessionEnd {
     /// All targets have ended, and no new ones can join.
     TargetsGone,
     /// It was stopped: by a signal, its duration, or over the control socket.
@@ -65,14 +65,14 @@ pub enum End {
     Full,
 }
 
-impl End {
+impl SessionEnd {
     /// The reason as a record holds it.
     #[must_use]
     pub fn why(&self) -> FileEndReason {
         match self {
-            End::TargetsGone => FileEndReason::TargetsGone,
-            End::Stopped(_) => FileEndReason::Stopped,
-            End::Full => FileEndReason::MaxSize,
+            SessionEnd::TargetsGone => FileEndReason::TargetsGone,
+            SessionEnd::Stopped(_) => FileEndReason::Stopped,
+            SessionEnd::Full => FileEndReason::MaxSize,
         }
     }
 
@@ -80,8 +80,8 @@ impl End {
     #[must_use]
     pub fn note(&self) -> &str {
         match self {
-            End::Stopped(note) => note,
-            End::TargetsGone | End::Full => "",
+            SessionEnd::Stopped(note) => note,
+            SessionEnd::TargetsGone | SessionEnd::Full => "",
         }
     }
 }
@@ -103,7 +103,7 @@ pub struct SessionState {
     /// recent snapshots, if there is a socket to ask for them
     history: Option<History>,
     /// figures for Prometheus
-    pub metrics: Metrics,
+    pub metrics: MetricsExporter,
     /// rows for a lake
     pub agent: Agent,
     /// notifications to the service manager
@@ -277,7 +277,7 @@ impl Session {
             last: None,
             control: None,
             history: None,
-            metrics: Metrics::default(),
+            metrics: MetricsExporter::default(),
             agent: Agent::default(),
             notify: Notify::default(),
         };
@@ -289,7 +289,7 @@ impl Session {
     pub(crate) fn speaking(
         mut self,
         control: Option<Control>,
-        metrics: Metrics,
+        metrics: MetricsExporter,
         notify: Notify,
     ) -> Self {
         self.state.history = control.is_some().then(|| History::new(self.state.follower.facts()));
@@ -315,7 +315,7 @@ impl Session {
     /// # Errors
     /// Errors of the source.
     pub fn next_snapshot(&mut self) -> Result<Option<Arc<Snapshot>>, SessionError> {
-        let mut job = Keep { snapshot: None, first: true };
+        let mut job = KeepLast { snapshot: None, first: true };
         self.run(&mut job, &Stop::never())?;
         Ok(job.snapshot)
     }
@@ -331,10 +331,11 @@ impl Session {
         stop: &Stop,
     ) -> Result<Option<Arc<Snapshot>>, SessionError> {
         let end = sys::monotonic() + time;
-        let mut job = Keep { snapshot: None, first: false };
+        let mut job = KeepLast { snapshot: None, first: false };
         for (end, first) in [(end, false), (end + time, true)] {
             job.first = first;
-            if job.snapshot.is_none() && self.run(&mut job, &stop.until(end)?)? == End::TargetsGone
+            if job.snapshot.is_none()
+                && self.run(&mut job, &stop.until(end)?)? == SessionEnd::TargetsGone
             {
                 return Err(SessionError::Ended);
             }
@@ -346,7 +347,7 @@ impl Session {
     ///
     /// # Errors
     /// Errors of the source and of the job.
-    pub fn run<J: Job>(&mut self, job: &mut J, stop: &Stop) -> Result<End, J::Error> {
+    pub fn run<J: Job>(&mut self, job: &mut J, stop: &Stop) -> Result<SessionEnd, J::Error> {
         let Session { watch, state, ended } = self;
         drive(&mut **watch, &mut SessionDriver { state, ended, job, stop }).map_err(|e| e.0)
     }
@@ -401,18 +402,18 @@ struct SessionDriver<'a, J> {
 }
 
 impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
-    type End = End;
+    type End = SessionEnd;
     type Error = DriverError<J::Error>;
 
     fn turn(
         &mut self,
         watch: &mut (dyn Watch + 's),
-    ) -> Result<ControlFlow<End, Nanos>, Self::Error> {
+    ) -> Result<ControlFlow<SessionEnd, Nanos>, Self::Error> {
         let mut on = JobContext { watch, state: self.state };
         let now = sys::monotonic();
         on.state.notify.alive(now);
         if let Some(cause) = self.stop.cause() {
-            return Ok(ControlFlow::Break(End::Stopped(cause.to_string())));
+            return Ok(ControlFlow::Break(SessionEnd::Stopped(cause.to_string())));
         }
         if self.stop.take_reload_request() {
             self.job.reload(&mut on);
@@ -420,7 +421,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         if std::mem::take(self.ended) || on.state.follower.is_due(now) {
             on.follow(self.job).map_err(DriverError)?;
             if !on.state.follower.any_alive(on.watch.hold()) {
-                return Ok(ControlFlow::Break(End::TargetsGone));
+                return Ok(ControlFlow::Break(SessionEnd::TargetsGone));
             }
         }
         on.attribute(self.job).map_err(DriverError)?;
@@ -433,7 +434,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         &mut self,
         watch: &mut (dyn Watch + 's),
         until: Nanos,
-    ) -> Result<ControlFlow<End>, Self::Error> {
+    ) -> Result<ControlFlow<SessionEnd>, Self::Error> {
         let mut on = JobContext { watch, state: self.state };
         if self.job.work(&mut on).map_err(DriverError)? {
             return Ok(ControlFlow::Continue(()));
@@ -462,14 +463,15 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         let mut control = w.control.take();
         let stop = control::answer(control.as_mut(), requests, |r| self.job.request(&mut on, r));
         on.state.control = control;
-        Ok(stop.map_or(ControlFlow::Continue(()), |why| ControlFlow::Break(End::Stopped(why))))
+        Ok(stop
+            .map_or(ControlFlow::Continue(()), |why| ControlFlow::Break(SessionEnd::Stopped(why))))
     }
 
     fn snapshot(
         &mut self,
         watch: &mut (dyn Watch + 's),
         s: Arc<Snapshot>,
-    ) -> Result<ControlFlow<End>, Self::Error> {
+    ) -> Result<ControlFlow<SessionEnd>, Self::Error> {
         probes::aggregated(&s, &self.state.follower.pid_of());
         trace!("snapshot {} has {} regions", s.seq, s.nr_regions());
         let SessionState { ages, attributions, last, .. } = &mut *self.state;
@@ -485,10 +487,10 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         self.job.snapshot(&mut on, &s).map_err(DriverError)
     }
 
-    fn ended(&mut self, why: EndReason) -> End {
+    fn ended(&mut self, why: EndReason) -> SessionEnd {
         match why {
-            EndReason::TargetsGone => End::TargetsGone,
-            EndReason::Stopped | EndReason::Played => End::Stopped(String::new()),
+            EndReason::TargetsGone => SessionEnd::TargetsGone,
+            EndReason::Stopped | EndReason::Played => SessionEnd::Stopped(String::new()),
         }
     }
 }

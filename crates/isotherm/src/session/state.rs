@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use isotherm_core::{Attribution, Attrs, TargetId, TargetView};
-use isotherm_record::Summary;
+use isotherm_record::RecordingTotals;
 use serde::Serialize;
 
 use super::gauge::CostShares;
@@ -41,7 +41,7 @@ pub struct Record {
 
 impl Record {
     /// The progress of the record; `ended` is the reason if it has ended.
-    pub fn new(file: String, so_far: Summary, ended: Option<String>) -> Self {
+    pub fn new(file: String, so_far: RecordingTotals, ended: Option<String>) -> Self {
         Record { file, snapshots: so_far.snapshots, bytes: so_far.bytes, ended }
     }
 }

@@ -4,7 +4,7 @@ use isotherm_core::{AddrRange, Attrs, Nanos, OpsError, Source, Step, TargetId};
 use isotherm_linux::damon::{
     Availability, DamonError, Kdamond, KdamondAttrs, MonitoredMemory, availability,
 };
-use isotherm_linux::{HeldProcesses, Hold, Physical, Stretch};
+use isotherm_linux::{HeldProcesses, Hold, Physical, RamRange};
 use tracing::info;
 
 use super::{AttrsFor, Ready, StaticTargets, Watch, WatchError, physical};
@@ -87,12 +87,12 @@ pub struct PhysicalKdamond(KdamondWatch, Attrs);
 
 impl PhysicalKdamond {
     /// Watches these stretches of physical memory.
-    pub fn open(asked: KdamondAttrs, memory: &[Stretch]) -> Result<Self, WatchError> {
+    pub fn open(asked: KdamondAttrs, memory: &[RamRange]) -> Result<Self, WatchError> {
         let attrs = asked.attrs;
         let watched = MonitoredMemory::Physical {
-            target: Physical::TARGET,
+            target: Physical::PHYSICAL_TARGET,
             ranges: memory.iter().map(|s| s.range).collect(),
-            mappings: memory.iter().map(Stretch::mapping).collect(),
+            mappings: memory.iter().map(RamRange::mapping).collect(),
         };
         let kdamond = Kdamond::start(ROOT.as_ref(), watched, asked)?;
         say_results(&kdamond);

@@ -13,7 +13,7 @@ use isotherm_core::{
     Act, AddrRange, Attrs, CacheTrace, IntervalsGoal, KeptAges, MonitorKind, Source, TargetId,
 };
 use isotherm_linux::damon::KdamondAttrs;
-use isotherm_linux::{Hold, PhysicalSelection, Stretch, Way, physical_memory};
+use isotherm_linux::{Hold, PhysicalSelection, RamRange, Way, physical_memory};
 use isotherm_record::TargetInfo;
 use tracing::info;
 
@@ -273,7 +273,7 @@ pub fn open(
         }
         (WatchedMemory::Memory(part), look) => of_memory(part, look, asked),
         (WatchedMemory::Files(what), LookBy::Auto) => {
-            Ok(Box::new(files::Files::open(what, TargetId(0))?))
+            Ok(Box::new(files::WatchedFiles::open(what, TargetId(0))?))
         }
         (WatchedMemory::Together(files), look) => {
             let way = match look {
@@ -295,16 +295,16 @@ fn of_memory(
     look: LookBy,
     asked: &dyn AttrsFor,
 ) -> Result<Box<dyn Ready>, WatchError> {
-    let by_damon = |memory: &[Stretch]| kdamond::PhysicalKdamond::open(asked.kdamond()?, memory);
+    let by_damon = |memory: &[RamRange]| kdamond::PhysicalKdamond::open(asked.kdamond()?, memory);
     let memory =
-        || -> Result<Vec<Stretch>, WatchError> { Ok(part.of(&physical_memory(ROOT.as_ref())?)?) };
+        || -> Result<Vec<RamRange>, WatchError> { Ok(part.of(&physical_memory(ROOT.as_ref())?)?) };
     match look {
         LookBy::Damon => Ok(Box::new(by_damon(&memory()?)?)),
         LookBy::Way(Way::PageIdle) if asked.is_for_kdamond() => Err(UsageError::new(
             "--intervals-goal and --addr-unit require --look damon for physical memory",
         )
         .into()),
-        LookBy::Way(Way::PageIdle) => Ok(Box::new(physical::Idle::open(&memory()?)?)),
+        LookBy::Way(Way::PageIdle) => Ok(Box::new(physical::PhysicalIdle::open(&memory()?)?)),
         LookBy::Way(way) => Err(UsageError::new(format!(
             "physical memory requires --look damon or page_idle: {} observes processes",
             way.name()
@@ -322,9 +322,8 @@ fn of_memory(
                 return Err(why);
             }
             let why = chain(&why);
-            let idle = physical::Idle::open(&memory).map_err(|e| WatchError::NoPhysical {
-                damon: why.clone(),
-                page_idle: e.to_string(),
+            let idle = physical::PhysicalIdle::open(&memory).map_err(|e| {
+                WatchError::NoPhysical { damon: why.clone(), page_idle: e.to_string() }
             })?;
             info!("looking by page_idle, since damon does not work: {why}");
             Ok(Box::new(idle))

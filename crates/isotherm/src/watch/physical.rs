@@ -1,7 +1,7 @@
 //! Our own monitor, over physical memory.
 
 use isotherm_core::{Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId, watch};
-use isotherm_linux::{HeldProcesses, Hold, IdleError, Physical, Stretch, Way};
+use isotherm_linux::{HeldProcesses, Hold, IdleError, Physical, RamRange, Way};
 use isotherm_record::TargetInfo;
 
 use super::{AttrsFor, Ready, StaticTargets, Watch, WatchError};
@@ -9,27 +9,30 @@ use crate::ROOT;
 use crate::usage::UsageError;
 
 /// Physical memory, by idle page tracking.
-pub struct Idle {
+pub struct PhysicalIdle {
     ops: Physical,
     /// holds no processes
     held: HeldProcesses,
 }
 
-impl Idle {
+impl PhysicalIdle {
     /// Watches these stretches of physical memory.
-    pub fn open(memory: &[Stretch]) -> Result<Self, IdleError> {
-        Ok(Idle { ops: Physical::new(ROOT.as_ref(), memory)?, held: HeldProcesses::default() })
+    pub fn open(memory: &[RamRange]) -> Result<Self, IdleError> {
+        Ok(PhysicalIdle {
+            ops: Physical::new(ROOT.as_ref(), memory)?,
+            held: HeldProcesses::default(),
+        })
     }
 }
 
 /// The target that stands for physical memory in a record.
 pub fn lasting() -> StaticTargets {
     let kind = "physical memory";
-    let fact = TargetInfo { id: Physical::TARGET, pid: None, command: kind.to_owned() };
+    let fact = TargetInfo { id: Physical::PHYSICAL_TARGET, pid: None, command: kind.to_owned() };
     StaticTargets { kind, facts: vec![fact] }
 }
 
-impl Ready for Idle {
+impl Ready for PhysicalIdle {
     fn describe(&self) -> String {
         let (name, how) = (Way::PageIdle.name(), Way::PageIdle.how());
         format!(

@@ -12,7 +12,7 @@ use isotherm_linux::sys::CpuLaps;
 use isotherm_linux::{Hold, possible};
 use isotherm_record::TargetInfo;
 
-use super::files::{Files, FilesToWatch};
+use super::files::{FilesToWatch, WatchedFiles};
 use super::looks::Looks;
 use super::{AttrsFor, Ready, StaticTargets, Watch, WatchError};
 use crate::ROOT;
@@ -26,13 +26,13 @@ const FILES_EVERY: Duration = Duration::from_secs(1);
 /// A way to look at processes, and the files to watch with them.
 pub struct Together {
     processes: Looks,
-    files: Files,
+    files: WatchedFiles,
 }
 
 impl Together {
     /// Opens what can count accesses to files, and finds the files.
     pub fn open(processes: Looks, files: &FilesToWatch) -> Result<Self, WatchError> {
-        Ok(Together { processes, files: Files::open(files, FIRST_FILE)? })
+        Ok(Together { processes, files: WatchedFiles::open(files, FIRST_FILE)? })
     }
 }
 

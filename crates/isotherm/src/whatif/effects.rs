@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use isotherm_core::PAGE_SIZE;
 use isotherm_report::{WhatIf, WhatIfPoint, WhatIfRow, WhatIfTier};
-use isotherm_sim::whatif::{Moment, Prices, SettingEffect, TierUse};
+use isotherm_sim::whatif::{CoursePart, DelayModel, SettingEffect, TierUse};
 
 /// The figures of the played settings, from a record of this title and time.
 #[must_use]
 pub fn figures(
     title: &str,
     (from, to): (Duration, Duration),
-    prices: Prices,
+    prices: DelayModel,
     played: Vec<SettingEffect>,
 ) -> WhatIf {
     WhatIf {
@@ -30,7 +30,7 @@ fn ms(d: Duration) -> f64 {
     d.as_secs_f64() * 1e3
 }
 
-fn row(p: SettingEffect, prices: Prices) -> WhatIfRow {
+fn row(p: SettingEffect, prices: DelayModel) -> WhatIfRow {
     let m = &p.counted;
     let seconds = m.seconds().max(1e-9);
     let refaults = m.returned / PAGE_SIZE as f64 / seconds;
@@ -55,7 +55,7 @@ fn row(p: SettingEffect, prices: Prices) -> WhatIfRow {
     }
 }
 
-fn point(m: &Moment) -> WhatIfPoint {
+fn point(m: &CoursePart) -> WhatIfPoint {
     let seconds = m.seconds().max(1e-9);
     WhatIfPoint {
         from_ms: m.from * 1e3,

@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use isotherm_core::scheme::{Quota, Scheme, Weights};
 use isotherm_report::{bytes, time};
-use isotherm_sim::whatif::{Policy, Setting};
+use isotherm_sim::whatif::{Setting, SettingPolicy};
 
 use super::{Sweep, TierList};
-use crate::files::{TextError, text_of};
-use crate::reclaim::{Pace, SizeQuota, untouched};
+use crate::reclaim::{SizeQuota, TimeQuota, untouched};
 use crate::schemes;
+use crate::text_file::{TextError, text_of};
 use crate::usage::UsageError;
 
 /// The default minimum age of `isotherm reclaim`.
 const MIN_AGE: Duration = Duration::from_secs(120);
 /// The default quota of `isotherm reclaim`.
-const QUOTA: Pace = Pace { time: Some(Duration::from_millis(10)), window: Duration::from_secs(1) };
+const QUOTA: TimeQuota =
+    TimeQuota { time: Some(Duration::from_millis(10)), window: Duration::from_secs(1) };
 const QUOTA_SIZE: u64 = 128 << 20;
 /// Maximum number of settings.
 const MAX_SETTINGS: usize = 64;
@@ -29,7 +30,7 @@ pub struct Settings {
     /// minimum ages of the scheme of `isotherm reclaim`
     pub min_ages: Vec<Duration>,
     /// quotas, each of which is combined with each minimum age; empty: the default one
-    pub quotas: Vec<Pace>,
+    pub quotas: Vec<TimeQuota>,
     /// maximum number of bytes in each window of a quota; `None`: the default
     pub quota_size: Option<SizeQuota>,
     /// whether minimum ages decide page by page
@@ -65,7 +66,7 @@ impl Settings {
             let text = text_of(path, || format!("cannot read the schemes {}", path.display()))?;
             let mut schemes = Vec::new();
             schemes::load(path, text.as_str(), interval, &mut schemes)?;
-            all.push(Setting { name: name_of(path), policy: Policy::Schemes(schemes) });
+            all.push(Setting { name: name_of(path), policy: SettingPolicy::Schemes(schemes) });
         }
         let (mut ages, mut limits) = (self.min_ages.clone(), self.limits.clone());
         for sweep in &self.sweeps {
@@ -93,16 +94,16 @@ impl Settings {
                 if quotas.len() > 1 {
                     name += &format!(", quota {}", text_of_pace(*quota));
                 }
-                all.push(Setting { name, policy: Policy::Schemes(vec![scheme]) });
+                all.push(Setting { name, policy: SettingPolicy::Schemes(vec![scheme]) });
             }
         }
         for limit in limits {
             let name = format!("limit {}", bytes(limit));
-            all.push(Setting { name, policy: Policy::Limit(limit) });
+            all.push(Setting { name, policy: SettingPolicy::Limit(limit) });
         }
         for list in &self.tiers {
             let name = format!("tiers {}", list.text);
-            all.push(Setting { name, policy: Policy::Tiers(list.tiers.clone()) });
+            all.push(Setting { name, policy: SettingPolicy::Tiers(list.tiers.clone()) });
         }
         if all.len() > MAX_SETTINGS {
             let text =
@@ -113,7 +114,7 @@ impl Settings {
     }
 
     /// The scheme of `isotherm reclaim`. It has no watermarks, as a record does not show free memory.
-    fn reclaim(&self, age: Duration, quota: Pace) -> Scheme {
+    fn reclaim(&self, age: Duration, quota: TimeQuota) -> Scheme {
         let weights = Weights { age: 1, ..Weights::default() };
         let bytes = self.quota_size.map_or(Some(QUOTA_SIZE), |size| size.0);
         let (time, reset) = (quota.time, quota.window);
@@ -126,7 +127,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into())
 }
 
-fn text_of_pace(pace: Pace) -> String {
+fn text_of_pace(pace: TimeQuota) -> String {
     match pace.time {
         None => "none".to_owned(),
         Some(of) => format!("{}/{}", time(of), time(pace.window)),
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn a_minimum_age_has_a_quota() {
         let quota = |change: fn(&mut Settings)| match &list(change).unwrap()[0].policy {
-            Policy::Schemes(schemes) => schemes[0].quota.clone(),
+            SettingPolicy::Schemes(schemes) => schemes[0].quota.clone(),
             other => panic!("{other:?}"),
         };
         let default = quota(|_| ());

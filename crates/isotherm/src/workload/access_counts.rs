@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use isotherm_core::{AddrRange, Nanos, PAGE_SIZE, Thresholds};
-use isotherm_sim::{GroundTruth, Interval, MachineKind, Stretch, TRUTH_VERSION};
+use isotherm_sim::{GroundTruth, IntervalTruth, MachineKind, Stretch, TRUTH_VERSION};
 
 /// Counters that all threads update.
 pub struct AccessCounts {
@@ -61,7 +61,7 @@ pub struct TruthRecorder<'a> {
     begin: Nanos,
     /// touches per stretch at the end of the last interval
     before: Vec<u64>,
-    intervals: Vec<Interval>,
+    intervals: Vec<IntervalTruth>,
 }
 
 impl<'a> TruthRecorder<'a> {
@@ -79,7 +79,7 @@ impl<'a> TruthRecorder<'a> {
 
     /// Ends the current interval, unless its length is 0.
     pub fn close(&mut self, phase: &str, now: Nanos) {
-        let start = self.intervals.last().map_or(self.begin, Interval::end);
+        let start = self.intervals.last().map_or(self.begin, IntervalTruth::end);
         if now <= start {
             return;
         }
@@ -88,7 +88,7 @@ impl<'a> TruthRecorder<'a> {
         let current = self.access_counts.interval.fetch_add(1, Relaxed);
         let pages: Vec<(u64, u64)> =
             self.stretches.iter().map(|s| self.touched_and_idle(s, current, now)).collect();
-        self.intervals.push(Interval {
+        self.intervals.push(IntervalTruth {
             start_ns: start.0,
             end_ns: now.0,
             phase: phase.to_owned(),
@@ -118,7 +118,8 @@ impl<'a> TruthRecorder<'a> {
     /// age ago.
     fn is_idle(&self, stamp: u32, now: Nanos) -> bool {
         let last = usize::try_from(stamp).unwrap_or(usize::MAX).checked_sub(1);
-        let ended = last.map_or(Some(self.begin), |i| self.intervals.get(i).map(Interval::end));
+        let ended =
+            last.map_or(Some(self.begin), |i| self.intervals.get(i).map(IntervalTruth::end));
         ended.is_some_and(|t| now.since(t) >= Thresholds::default().cold_age)
     }
 

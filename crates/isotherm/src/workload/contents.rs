@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering;
 
 use isotherm_core::PAGE_SIZE;
-use isotherm_linux::sys::{Arena, Backing};
-use isotherm_sim::workload::{Layout, Memory};
+use isotherm_linux::sys::{Arena, ArenaKind};
+use isotherm_sim::workload::{MemoryKind, WorkloadLayout};
 
 use super::WorkloadRunError;
 use super::marks::mark;
@@ -13,20 +13,20 @@ use super::marks::mark;
 /// Words per page.
 const WORDS: usize = PAGE_SIZE as usize / size_of::<u64>();
 /// Number of random words per page; the others are zero.
-const RANDOM: usize = 150;
+const RANDOM_WORDS: usize = 150;
 
 /// Maps all memory, and writes to each page.
 ///
 /// # Errors
 /// If it cannot be mapped.
-pub fn populated(layout: &Layout, seed: u64) -> Result<Arena, WorkloadRunError> {
+pub fn populated(layout: &WorkloadLayout, seed: u64) -> Result<Arena, WorkloadRunError> {
     let too_big = |e| WorkloadRunError::Map(layout.len() >> 20, e);
     let arena = Arena::map(layout.len()).map_err(too_big)?;
     for (range, memory) in layout.mappings() {
         let backing = match memory {
-            Memory::Base => Backing::Base,
-            Memory::Huge => Backing::Huge,
-            Memory::Shared => Backing::Inherited,
+            MemoryKind::Base => ArenaKind::Base,
+            MemoryKind::Huge => ArenaKind::Huge,
+            MemoryKind::Shared => ArenaKind::Inherited,
         };
         arena.back(range, backing).map_err(WorkloadRunError::Backing)?;
     }
@@ -42,7 +42,7 @@ fn fill(arena: &Arena, seed: u64) {
         let numbers = (page * WORDS as u64..).map(|i| mixed(seed ^ i));
         words
             .iter()
-            .take(RANDOM)
+            .take(RANDOM_WORDS)
             .zip(numbers)
             .for_each(|(word, n)| word.store(n, Ordering::Relaxed));
     }
@@ -68,7 +68,7 @@ mod tests {
         fill(&arena, 1);
         let words: Vec<u64> = arena.words().iter().map(|w| w.load(Ordering::Relaxed)).collect();
         let distinct: BTreeSet<u64> = words.iter().copied().filter(|w| *w != 0).collect();
-        assert_eq!(distinct.len(), 16 * RANDOM);
+        assert_eq!(distinct.len(), 16 * RANDOM_WORDS);
         let ones: u32 = distinct.iter().map(|w| w.count_ones()).sum();
         assert!((28..36).contains(&(ones / distinct.len() as u32)), "{ones} bits are set");
     }

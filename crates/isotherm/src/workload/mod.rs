@@ -9,7 +9,7 @@ mod touch;
 pub use access_counts::TruthRecorder;
 pub use contents::populated;
 pub use marks::check;
-pub use run::Running;
+pub use run::RunningWorkload;
 
 /// Failures of running a workload.
 #[derive(Debug, thiserror::Error)]

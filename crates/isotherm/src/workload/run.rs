@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use isotherm_core::{Nanos, PAGE_SIZE};
 use isotherm_linux::sys::{self, Arena, SleepingChild};
-use isotherm_sim::workload::{ISLAND_HZ, Layout, Op, Rate, Schedule, Slot, Walk, Workload};
+use isotherm_sim::workload::{
+    ISLAND_HZ, Op, Schedule, Slot, TouchRate, Walk, Workload, WorkloadLayout,
+};
 
 use super::WorkloadRunError;
 use super::access_counts::{AccessCounts, TruthRecorder};
@@ -17,20 +19,25 @@ use crate::stop::Stop;
 const POLL: Duration = Duration::from_millis(20);
 
 /// A workload with its memory.
-pub struct Running<'a> {
+pub struct RunningWorkload<'a> {
     workload: &'a Workload,
-    layout: &'a Layout,
+    layout: &'a WorkloadLayout,
     arena: &'a Arena,
     seed: u64,
     access_counts: AccessCounts,
 }
 
-impl<'a> Running<'a> {
+impl<'a> RunningWorkload<'a> {
     /// Uses mapped memory; `seed` determines its layout and its random numbers.
-    pub fn new(workload: &'a Workload, layout: &'a Layout, arena: &'a Arena, seed: u64) -> Self {
+    pub fn new(
+        workload: &'a Workload,
+        layout: &'a WorkloadLayout,
+        arena: &'a Arena,
+        seed: u64,
+    ) -> Self {
         let pages = usize::try_from(layout.len() / PAGE_SIZE).unwrap_or(usize::MAX);
         let access_counts = AccessCounts::new(layout.parts.len(), pages);
-        Running { workload, layout, arena, seed, access_counts }
+        RunningWorkload { workload, layout, arena, seed, access_counts }
     }
 
     /// The addresses of the memory and of the touch counters: `docs/abi/testing/workload.md`. `child` shares some
@@ -100,7 +107,7 @@ impl<'a> Running<'a> {
     /// and the islands.
     fn threads(&self, phase: usize) -> Vec<Vec<Toucher>> {
         let islands = Walk::of_islands(self.layout, self.seed);
-        let mut common = vec![Toucher::new(islands, Op::Read, Rate::Hz(ISLAND_HZ), 1)];
+        let mut common = vec![Toucher::new(islands, Op::Read, TouchRate::Hz(ISLAND_HZ), 1)];
         let mut own = Vec::new();
         for access in &self.workload.phases[phase].accesses {
             for thread in 0..access.threads {

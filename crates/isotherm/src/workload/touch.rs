@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use isotherm_core::Nanos;
 use isotherm_linux::sys::{self, Arena};
-use isotherm_sim::workload::{Op, Rate, Walk};
+use isotherm_sim::workload::{Op, TouchRate, Walk};
 
 use super::access_counts::AccessCounts;
 use crate::stop::Stop;
 
 /// Sleep of a thread after it has made all touches that are due.
-const SLICE: Duration = Duration::from_millis(1);
+const SLEEP_TIME: Duration = Duration::from_millis(1);
 /// Touches that are overdue by more than this are dropped, because a burst would not look like a rate.
 const MAX_OVERDUE: Duration = Duration::from_millis(10);
 /// For an access without pauses: touches between two readings of the clock.
-const BATCH: u64 = 1024;
+const BATCH_TOUCHES: u64 = 1024;
 
 /// The memory that a phase touches, and its start and end.
 pub struct Stage<'a> {
@@ -39,10 +39,10 @@ pub struct Toucher {
 
 impl Toucher {
     /// One of `threads` threads that together touch at `rate`.
-    pub fn new(walk: Walk, op: Op, rate: Rate, threads: u32) -> Self {
+    pub fn new(walk: Walk, op: Op, rate: TouchRate, threads: u32) -> Self {
         let pace = match rate {
-            Rate::Max => None,
-            Rate::Hz(hz) => Some(hz * walk.pages() as f64 / f64::from(threads.max(1))),
+            TouchRate::Max => None,
+            TouchRate::Hz(hz) => Some(hz * walk.pages() as f64 / f64::from(threads.max(1))),
         };
         let counts = vec![0; walk.parts()];
         Toucher { walk, op, pace, done: 0, counts }
@@ -55,7 +55,7 @@ impl Toucher {
 
     /// Makes the touches that are due at time `since` after the start of the phase.
     fn work(&mut self, stage: &Stage<'_>, since: Duration) {
-        let due = self.pace.map_or(BATCH, |pace| {
+        let due = self.pace.map_or(BATCH_TOUCHES, |pace| {
             let by_now = (pace * since.as_secs_f64()) as u64;
             let most = (pace * MAX_OVERDUE.as_secs_f64()).ceil() as u64;
             self.done = self.done.max(by_now.saturating_sub(most));
@@ -96,7 +96,7 @@ pub fn work(mut touchers: Vec<Toucher>, stage: &Stage<'_>) {
         let since = now.since(stage.begin);
         touchers.iter_mut().for_each(|t| t.work(stage, since));
         if !restless {
-            std::thread::sleep(SLICE);
+            std::thread::sleep(SLEEP_TIME);
         }
     }
 }

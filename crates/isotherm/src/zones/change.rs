@@ -25,7 +25,7 @@ pub struct Change {
     /// each node
     pub nodes: Vec<NodeChange>,
     /// reclaim of the whole machine
-    pub reclaim: Reclaim,
+    pub reclaim: ReclaimedBytes,
     /// times that kswapd was started and had work to do
     pub kswapd_runs: Option<u64>,
     /// times that kswapd reached the low or the high watermark and the zone fell below it again at once
@@ -67,7 +67,7 @@ pub struct NodeChange {
     /// CPU time of its kswapd, in ms
     pub kswapd_cpu_ms: Option<u64>,
     /// scanned and reclaimed here, by kswapd and directly; reported since Linux 7.0
-    pub reclaim: Option<Reclaim>,
+    pub reclaim: Option<ReclaimedBytes>,
     /// allocations here that were meant for here, and that were meant for elsewhere; in calls
     pub numa_hit: Option<u64>,
     /// pages that were meant for another node
@@ -78,7 +78,7 @@ pub struct NodeChange {
 
 /// Memory scanned and reclaimed, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Reclaim {
+pub struct ReclaimedBytes {
     /// scanned by kswapd
     pub kswapd_scanned_bytes: Option<u64>,
     /// reclaimed by kswapd
@@ -100,7 +100,7 @@ impl Change {
             fairness: fairness(&kinds),
             lists_by_node: !b.zones.nodes.is_empty(),
             nodes: nodes(a, b),
-            reclaim: Reclaim::of(&machine),
+            reclaim: ReclaimedBytes::of(&machine),
             kswapd_runs: machine.of("pageoutrun"),
             kswapd_woken_again: sum([
                 machine.of_all("kswapd_low_wmark_hit_quickly"),
@@ -117,10 +117,10 @@ impl Change {
     }
 }
 
-impl Reclaim {
+impl ReclaimedBytes {
     fn of(counters: &CounterDeltas<'_>) -> Self {
         let bytes = |begin: &str| counters.of_all(begin).map(bytes);
-        Reclaim {
+        ReclaimedBytes {
             kswapd_scanned_bytes: bytes("pgscan_kswapd"),
             kswapd_stolen_bytes: bytes("pgsteal_kswapd"),
             direct_scanned_bytes: bytes("pgscan_direct"),
@@ -229,13 +229,13 @@ fn of_node(a: &ZoneSample, b: &ZoneSample, node: u32) -> NodeChange {
         };
         at(b).map(|after| after.saturating_sub(at(a).unwrap_or(0)))
     };
-    let reclaim = Reclaim::of(&own);
+    let reclaim = ReclaimedBytes::of(&own);
     let cpu = |r: &ZoneSample| r.kswapd.get(&node).copied();
     let kswapd = cpu(b).map(|after| after.saturating_sub(cpu(a).unwrap_or_default()));
     NodeChange {
         node,
         kswapd_cpu_ms: kswapd.map(|t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX)),
-        reclaim: (reclaim != Reclaim::default()).then_some(reclaim),
+        reclaim: (reclaim != ReclaimedBytes::default()).then_some(reclaim),
         numa_hit: of_zones("numa_hit"),
         numa_miss: of_zones("numa_miss"),
         refaulted_bytes: own.of_all("workingset_refault").map(bytes),

@@ -7,7 +7,7 @@ mod remarks;
 mod state;
 mod text;
 
-pub use change::{Change, KindChange, NodeChange, Reclaim};
+pub use change::{Change, KindChange, NodeChange, ReclaimedBytes};
 pub use output::ZonesOutput;
 pub use reading::ZoneSample;
 pub use state::{FormulaWatermarks, State, ZoneState};

@@ -2,7 +2,7 @@
 
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::proc::Zone;
-use isotherm_mm::{Generation, Watermarks, ZoneKind, unusable_free_index, watermarks};
+use isotherm_mm::{WatermarkRule, ZoneKind, ZoneWatermarks, unusable_free_index, watermarks};
 use serde::Serialize;
 
 use super::change::{kind, reserve};
@@ -124,9 +124,9 @@ fn expected(r: &ZoneSample, z: &Zone, lowmem: i64) -> Option<FormulaWatermarks> 
     // The formula for movable memory differs between kernels.
     let kind = kind(&z.name).filter(|&k| k != ZoneKind::Movable)?;
     let factor = r.sysctl.watermark_scale_factor;
-    let generation = factor.map_or(Generation::Ratio, Generation::Scale);
+    let generation = factor.map_or(WatermarkRule::Ratio, WatermarkRule::Scale);
     let min_free = r.sysctl.min_free_kbytes?;
-    let w: Watermarks = watermarks(kind, pages(z.managed), lowmem, min_free, generation);
+    let w: ZoneWatermarks = watermarks(kind, pages(z.managed), lowmem, min_free, generation);
     let bytes = |pages: i64| u64::try_from(pages).unwrap_or(0).saturating_mul(PAGE_SIZE);
     Some(FormulaWatermarks {
         min_bytes: bytes(w.min),

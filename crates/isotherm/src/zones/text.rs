@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use isotherm_report::bytes;
 
-use super::change::{Change, Reclaim};
+use super::change::{Change, ReclaimedBytes};
 use super::state::{State, ZoneState};
 
 /// The present state as text.
@@ -119,7 +119,7 @@ pub fn change(c: &Change) -> String {
     out
 }
 
-fn reclaim(r: &Reclaim) -> String {
+fn reclaim(r: &ReclaimedBytes) -> String {
     format!(
         "by kswapd {} of {} scanned, by allocating tasks {} of {}",
         size(r.kswapd_stolen_bytes),

@@ -4,13 +4,13 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-use isotherm::control::{Answer, Request};
+use isotherm::control::{Request, Response};
 use serde_json::Value;
 
 /// Answers requests at `path` in a thread of its own, until the process ends.
 pub fn serve(
     path: &Path,
-    mut answer: impl FnMut(Request) -> Answer<Value> + Send + 'static,
+    mut answer: impl FnMut(Request) -> Response<Value> + Send + 'static,
 ) -> io::Result<()> {
     let listener = UnixListener::bind(path)?;
     std::thread::spawn(move || {
@@ -24,13 +24,13 @@ pub fn serve(
 
 fn exchange(
     mut stream: &UnixStream,
-    answer: &mut impl FnMut(Request) -> Answer<Value>,
+    answer: &mut impl FnMut(Request) -> Response<Value>,
 ) -> io::Result<()> {
     let mut line = Vec::new();
     BufReader::new(stream).read_until(b'\n', &mut line)?;
     let answer = match Request::parse(&line) {
         Ok(request) => answer(request),
-        Err(why) => Answer::refused(why),
+        Err(why) => Response::refused(why),
     };
     let mut text = serde_json::to_vec(&answer)?;
     text.push(b'\n');

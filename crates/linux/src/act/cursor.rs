@@ -6,9 +6,9 @@ use isotherm_core::{AddrRange, BLOCK_SIZE, OpsError, PAGE_SIZE, PageMask};
 
 use super::memory::ProcessMemory;
 use super::pieces::{BlockPieces, VisibleRange, visible_ranges};
-use crate::ops::process::Process;
+use crate::ops::process::VaddrTarget;
 use crate::ops::survey::{Special, behind};
-use crate::walker::{MAX_ENTRIES, Plain, RawBlock, Reader, Span, Want, in_blocks};
+use crate::walker::{MAX_ENTRIES, Plain, RawBlock, Span, SpanReader, Want, in_blocks};
 use crate::x86::Level;
 
 /// Blocks read between two readings of the clock, if only huge pages are of interest.
@@ -53,7 +53,7 @@ enum Place {
 
 /// Ranges that are read at once.
 struct Batch {
-    reader: Reader<'static>,
+    reader: SpanReader<'static>,
     /// the first range, and the one after the last
     ranges: Range<usize>,
     plain: Plain,
@@ -72,7 +72,7 @@ impl Batch {
         });
         let count = fits.count().max(1).min(rest.len());
         let spans = rest.iter().take(count).map(|r| Span { range: r.range, plain });
-        let reader = Reader::new(spans.collect::<Vec<_>>());
+        let reader = SpanReader::new(spans.collect::<Vec<_>>());
         let reader = if count > 1 { reader } else { reader.at_most(blocks) };
         Batch { reader, ranges: first..first + count, plain, blocks }
     }
@@ -86,7 +86,7 @@ impl Batch {
 
 impl Cursor {
     /// Reads `parts`, which are in order and end before `end`.
-    pub fn new(process: &Process, parts: &[AddrRange], end: u64, reads: WalkTarget) -> Self {
+    pub fn new(process: &VaddrTarget, parts: &[AddrRange], end: u64, reads: WalkTarget) -> Self {
         let ranges: Vec<VisibleRange> =
             parts.iter().flat_map(|part| visible_ranges(process, *part)).collect();
         let start = ranges.first().map_or(end, |r| r.range.start);
@@ -139,7 +139,7 @@ impl Cursor {
 /// The next blocks of `reader`, which has the spans of `ranges`, with their folios.
 fn resident(
     memory: &mut ProcessMemory<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut SpanReader<'_>,
     ranges: &[VisibleRange],
 ) -> Result<Next, OpsError> {
     let ProcessMemory { walker, process } = memory;

@@ -7,7 +7,7 @@ use isotherm_core::{AddrRange, Heat, PageMask, Work};
 
 use super::filter::let_through;
 use super::pieces::{BlockPieces, Piece};
-use crate::ops::process::Process;
+use crate::ops::process::VaddrTarget;
 
 /// The state of a work before the wait for touches.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(super) fn waits_for_touches(work: &Work<'_>) -> bool {
 
 /// A part of the memory of a work, just read.
 pub(super) struct Eligible<'a> {
-    pub process: &'a Process,
+    pub process: &'a VaddrTarget,
     pub work: &'a Work<'a>,
     pub prepared: &'a Prepared,
     pub found: &'a [BlockPieces],

@@ -5,11 +5,11 @@ use std::time::Duration;
 use isotherm_core::{BLOCK_SIZE, PAGE_SIZE, PageFilter, PageKind, PageMask, align_down};
 
 use super::pieces::{Piece, nodes};
-use crate::ops::process::Process;
+use crate::ops::process::VaddrTarget;
 use crate::sys::monotonic;
 
 /// Removes the pieces that filters reject.
-pub(super) fn let_through(process: &Process, filters: &[PageFilter], pieces: &mut Vec<Piece>) {
+pub(super) fn let_through(process: &VaddrTarget, filters: &[PageFilter], pieces: &mut Vec<Piece>) {
     if filters.is_empty() || pieces.is_empty() {
         return;
     }

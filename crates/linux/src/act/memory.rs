@@ -10,7 +10,7 @@ use isotherm_core::{
 
 use super::pieces::{Piece, pages_of};
 use super::progress::{Reply, StepResult};
-use crate::ops::process::Process;
+use crate::ops::process::VaddrTarget;
 use crate::ops::survey::read_blocks;
 use crate::ops::vaddr::Vaddr;
 use crate::sys::{MemoryAdvice, advise_all, touch};
@@ -19,7 +19,7 @@ use crate::walker::{Plain, RawBlock, Span, Walker, pages_in_block};
 /// A target, and the reader of its page tables.
 pub(super) struct ProcessMemory<'a> {
     pub walker: &'a mut Walker,
-    pub process: &'a mut Process,
+    pub process: &'a mut VaddrTarget,
 }
 
 impl<'a> ProcessMemory<'a> {

@@ -2,7 +2,7 @@
 
 use isotherm_core::{AddrRange, BLOCK_SIZE, MappingKind, PAGE_SIZE, PageMask};
 
-use crate::ops::process::Process;
+use crate::ops::process::VaddrTarget;
 use crate::ops::survey::{Behind, Special};
 use crate::sys::page_nodes;
 use crate::walker::{RawBlock, pages_in_block};
@@ -37,7 +37,7 @@ pub(super) fn pages_of(pieces: &[Piece]) -> u64 {
 }
 
 /// The node of each piece. `None` if its memory has gone.
-pub(super) fn nodes(process: &Process, pieces: &[Piece]) -> Vec<Option<u32>> {
+pub(super) fn nodes(process: &VaddrTarget, pieces: &[Piece]) -> Vec<Option<u32>> {
     let heads: Vec<u64> = pieces.iter().map(|p| p.start).collect();
     // The pid belongs to the process only until the process has ended.
     let answer = page_nodes(process.pid, &heads).ok().filter(|_| !process.has_ended());
@@ -54,7 +54,7 @@ pub(super) struct VisibleRange {
 }
 
 /// The visible parts of `range`, as far as the mappings are known.
-pub(super) fn visible_ranges(process: &Process, range: AddrRange) -> Vec<VisibleRange> {
+pub(super) fn visible_ranges(process: &VaddrTarget, range: AddrRange) -> Vec<VisibleRange> {
     let first = process.mappings.partition_point(|m| m.range.end <= range.start);
     let rest = process.mappings.get(first..).unwrap_or_default();
     let here = rest.iter().take_while(|m| m.range.start < range.end);
@@ -79,7 +79,7 @@ pub(super) struct BlockPieces {
 }
 
 impl BlockPieces {
-    pub fn of(process: &mut Process, block: RawBlock, visible: VisibleRange) -> Self {
+    pub fn of(process: &mut VaddrTarget, block: RawBlock, visible: VisibleRange) -> Self {
         let asked = pages_in_block(block.start, visible.range);
         let resident = block.resident.and(&asked);
         let mut found = BlockPieces {

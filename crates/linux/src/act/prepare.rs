@@ -8,7 +8,7 @@ use super::demote::split;
 use super::eligible::{Prepared, waits_for_touches};
 use super::filter::rejects_within;
 use super::pieces::{VisibleRange, visible_ranges};
-use crate::ops::process::Process;
+use crate::ops::process::VaddrTarget;
 use crate::ops::survey::{clear, read_blocks};
 use crate::ops::vaddr::Vaddr;
 use crate::sys::{Stopwatch, monotonic};
@@ -134,7 +134,7 @@ fn add_runs(runs: &mut Vec<AddrRange>, start: u64, pages: &PageMask) {
 }
 
 /// The visible parts of `range`, to read their accessed bits.
-fn spans(process: &Process, range: AddrRange) -> Vec<Span> {
+fn spans(process: &VaddrTarget, range: AddrRange) -> Vec<Span> {
     let span = |r: &VisibleRange| Span { range: r.range, plain: Plain::Nowhere };
     visible_ranges(process, range).iter().map(span).collect()
 }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub use ids::MemoryGroups;
 pub use memory::{Limit, Reclaimed};
 pub use of_process::{Subtree, path_of};
-pub use pressure::{Averages, Pressure, machine_pressure};
+pub use pressure::{Averages, PressureStall, machine_pressure};
 pub(crate) use pressure::{MACHINE_PRESSURE, parse as parse_pressure};
 pub use stat::MemoryStat;
 

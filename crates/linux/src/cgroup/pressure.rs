@@ -20,7 +20,7 @@ pub struct Averages {
 
 /// The content of `memory.pressure`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Pressure {
+pub struct PressureStall {
     /// at least one process waited
     pub some: Averages,
     /// all processes that had work to do waited
@@ -34,7 +34,7 @@ impl Cgroup {
     ///
     /// # Errors
     /// If the kernel does not count that.
-    pub fn memory_pressure(&self) -> Result<Pressure, CgroupError> {
+    pub fn memory_pressure(&self) -> Result<PressureStall, CgroupError> {
         let text = self.read(
             NAME,
             "this requires a group of version 2, and a kernel with \
@@ -50,13 +50,13 @@ pub(crate) const MACHINE_PRESSURE: &str = "proc/pressure/memory";
 /// Reads `/proc/pressure/memory`: the waiting time of processes on the whole machine. `None` if the kernel
 /// does not count that.
 #[must_use]
-pub fn machine_pressure(root: &Path) -> Option<Pressure> {
+pub fn machine_pressure(root: &Path) -> Option<PressureStall> {
     parse(&read_up_to(&root.join(MACHINE_PRESSURE), 4096).ok()?)
 }
 
-pub(crate) fn parse(text: &str) -> Option<Pressure> {
+pub(crate) fn parse(text: &str) -> Option<PressureStall> {
     let line = |word: &str| text.lines().find_map(|line| line.strip_prefix(word));
-    Some(Pressure { some: averages(line("some ")?)?, full: averages(line("full ")?)? })
+    Some(PressureStall { some: averages(line("some ")?)?, full: averages(line("full ")?)? })
 }
 
 fn averages(line: &str) -> Option<Averages> {

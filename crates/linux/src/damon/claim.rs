@@ -56,13 +56,13 @@ pub(super) enum ClaimState {
 
 /// The locked file. When dropped, it is removed with everything that it names.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct ClaimFile {
     file: File,
     root: PathBuf,
     pub mark: Mark,
 }
 
-impl Claim {
+impl ClaimFile {
     /// Locks the file, and removes what a killed isotherm has left.
     pub fn take(root: &Path) -> Result<Self, DamonError> {
         let path = root.join(PATH);
@@ -77,7 +77,7 @@ impl Claim {
         let owner = Thread::own(root);
         let (directory, kdamond, instance) = (None, None, None);
         let mark = Mark { boot_id, owner, making: false, directory, kdamond, instance };
-        let claim = Claim { file, root: root.to_owned(), mark };
+        let claim = ClaimFile { file, root: root.to_owned(), mark };
         claim.save()?;
         Ok(claim)
     }
@@ -101,7 +101,7 @@ impl Claim {
 }
 
 /// A kdamond that could not be removed stays marked, so that a later isotherm can try again.
-impl Drop for Claim {
+impl Drop for ClaimFile {
     fn drop(&mut self) {
         if self.take_away().is_ok() {
             let _ = fs::remove_file(self.root.join(PATH));

@@ -56,7 +56,7 @@ fn a_short_lock_is_waited_for() {
             sleep(WAIT * 2);
             drop(asks);
         });
-        drop(Claim::take(dir.path()).unwrap());
+        drop(ClaimFile::take(dir.path()).unwrap());
     });
     assert_eq!(tree(dir.path()), ["off", "0"]);
 }
@@ -81,7 +81,7 @@ fn an_unfinished_kdamond_is_removed_while_it_is_empty() {
 fn marks_are_written_over_each_other() {
     let (dir, _) = left();
     let root = dir.path();
-    let mut claim = Claim::take(root).unwrap();
+    let mut claim = ClaimFile::take(root).unwrap();
     let instance = Some(PathBuf::from("tracing/instances/isotherm-42"));
     let kdamond = Some(Thread { pid: 607, start_ticks: 1038 });
     let marks = [Mark { instance, kdamond, ..claim.mark.clone() }, claim.mark.clone()];
@@ -102,7 +102,7 @@ fn a_kdamond_that_cannot_be_removed_stays_noted() {
     use std::os::fd::AsRawFd;
     let (dir, mark) = left();
     let root = dir.path();
-    let mut claim = Claim::take(root).unwrap();
+    let mut claim = ClaimFile::take(root).unwrap();
     claim.mark.directory = mark.directory;
     claim.mark.kdamond = mark.kdamond;
     claim.save().unwrap();
@@ -126,9 +126,9 @@ fn the_note_is_locked_while_its_owner_lives() {
     let (dir, _) = left();
     let root = dir.path();
     assert_eq!(standing(root), ClaimState::None, "there is no file");
-    let claim = Claim::take(root).unwrap();
+    let claim = ClaimFile::take(root).unwrap();
     assert_eq!(standing(root), ClaimState::Living(own_pid()));
-    let second = Claim::take(root).unwrap_err();
+    let second = ClaimFile::take(root).unwrap_err();
     assert!(matches!(second, DamonError::Held(DamonOwner::Isotherm(pid)) if pid == own_pid()));
     assert!(sweep(root).unwrap().is_none(), "the living are not swept");
     drop(claim);
@@ -156,7 +156,7 @@ fn a_kdamond_that_does_not_run_is_removed() {
     file(dir.path(), &format!("{ALL}/0/state"), "off\n");
     file(dir.path(), &format!("{ALL}/0/pid"), "-1\n");
     write(dir.path(), &mark);
-    drop(Claim::take(dir.path()).unwrap());
+    drop(ClaimFile::take(dir.path()).unwrap());
     assert_eq!(tree(dir.path()), ["off", "0"]);
 }
 

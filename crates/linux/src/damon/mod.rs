@@ -26,5 +26,5 @@ pub use claim::sweep;
 pub use error::DamonError;
 pub use kdamond::Kdamond;
 pub use members::MonitoredMemory;
-pub use reclaim::{ExcludedMemory, Reclaim, Reclaimed, Reclaimer};
+pub use reclaim::{ExcludedMemory, ReclaimKdamond, ReclaimSpec, ReclaimTotals};
 pub use trace::TraceError;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::availability::{Availability, availability, running};
-use super::claim::{Claim, Thread, is_ours, off};
+use super::claim::{ClaimFile, Thread, is_ours, off};
 use super::error::DamonError;
 use super::sysfs::{
     self, Available, Command, Context, Element, Intervals, Kdamond, Operations, Stats,
@@ -15,7 +15,7 @@ use crate::sys::process_cpu;
 /// A kdamond that is set up; removed when dropped.
 pub(super) struct OwnKdamond {
     root: PathBuf,
-    claim: Claim,
+    claim: ClaimFile,
 }
 
 impl OwnKdamond {
@@ -23,7 +23,7 @@ impl OwnKdamond {
     pub fn take(root: &Path) -> Result<Self, DamonError> {
         // Check first: without DAMON, no state may be written.
         refuse(availability(root))?;
-        let mut claim = Claim::take(root)?;
+        let mut claim = ClaimFile::take(root)?;
         let all = sysfs::kdamonds(root);
         if sysfs::read::<u64>(&all.join(Kdamond::COUNT))? != 0 {
             drop(claim);

@@ -18,7 +18,7 @@ use crate::proc::Mglru;
 
 /// Which memory is paged out, and how much of it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reclaim {
+pub struct ReclaimSpec {
     /// attributes of monitoring
     pub attrs: KdamondAttrs,
     /// ranges of physical addresses
@@ -43,7 +43,7 @@ pub struct Reclaim {
 
 /// The total work of a kdamond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reclaimed {
+pub struct ReclaimTotals {
     /// regions to which the scheme was tried
     pub tried: u64,
     /// bytes of these regions
@@ -68,23 +68,23 @@ pub enum ExcludedMemory {
 }
 
 /// A running kdamond; stopped when dropped.
-pub struct Reclaimer {
+pub struct ReclaimKdamond {
     own_kdamond: OwnKdamond,
     context: Context,
     spared: ExcludedMemory,
     mglru: Mglru,
     /// work of earlier runs, whose counters ended with them
-    before: Reclaimed,
+    before: ReclaimTotals,
     cpu_before: Duration,
 }
 
-impl Reclaimer {
+impl ReclaimKdamond {
     /// Sets up a kdamond, if no other user has one, and starts it. `root` is `/`, or a directory tree for
     /// tests.
     ///
     /// # Errors
     /// If DAMON is missing, has another user, or refuses the attributes.
-    pub fn start(root: &Path, asked: &Reclaim) -> Result<Self, DamonError> {
+    pub fn start(root: &Path, asked: &ReclaimSpec) -> Result<Self, DamonError> {
         let mglru = Mglru::open(root);
         let mut spared =
             if mglru.hides_reads() { ExcludedMemory::Unmapped } else { ExcludedMemory::Nothing };
@@ -102,8 +102,8 @@ impl Reclaimer {
             result => result?,
         }
         own_kdamond.start()?;
-        let (before, cpu_before) = (Reclaimed::default(), Duration::ZERO);
-        Ok(Reclaimer { own_kdamond, context, spared, mglru, before, cpu_before })
+        let (before, cpu_before) = (ReclaimTotals::default(), Duration::ZERO);
+        Ok(ReclaimKdamond { own_kdamond, context, spared, mglru, before, cpu_before })
     }
 
     /// Memory that is excluded because the kernel does not record its use.
@@ -122,7 +122,7 @@ impl Reclaimer {
     ///
     /// # Errors
     /// If the kdamond has ended, or another user has replaced it.
-    pub fn reclaimed(&self) -> Result<Reclaimed, DamonError> {
+    pub fn reclaimed(&self) -> Result<ReclaimTotals, DamonError> {
         if !self.own_kdamond.is_running() {
             return Err(DamonError::Stopped);
         }
@@ -135,7 +135,7 @@ impl Reclaimer {
         self.cpu_before + self.own_kdamond.cpu()
     }
 
-    /// Stops monitoring and paging out until [`Reclaimer::resume`]. The monitoring results so far are lost.
+    /// Stops monitoring and paging out until [`ReclaimKdamond::resume`]. The monitoring results so far are lost.
     ///
     /// # Errors
     /// If another user has replaced the kdamond.
@@ -148,7 +148,7 @@ impl Reclaimer {
 
     /// The total work until the last pause.
     #[must_use]
-    pub fn before(&self) -> Reclaimed {
+    pub fn before(&self) -> ReclaimTotals {
         self.before
     }
 
@@ -172,9 +172,9 @@ impl Reclaimer {
     }
 }
 
-impl Reclaimed {
+impl ReclaimTotals {
     fn and(self, s: &Stats) -> Self {
-        Reclaimed {
+        ReclaimTotals {
             tried: self.tried + s.nr_tried.0,
             tried_bytes: self.tried_bytes + s.sz_tried.0,
             applied: self.applied + s.nr_applied.0,
@@ -184,7 +184,7 @@ impl Reclaimed {
     }
 }
 
-fn context(asked: &Reclaim, spared: ExcludedMemory) -> Result<Context, DamonError> {
+fn context(asked: &ReclaimSpec, spared: ExcludedMemory) -> Result<Context, DamonError> {
     let attrs = asked.attrs.clone().checked()?;
     if asked.memory.is_empty() {
         return Err(DamonError::NoTargets);
@@ -200,7 +200,7 @@ fn context(asked: &Reclaim, spared: ExcludedMemory) -> Result<Context, DamonErro
 }
 
 /// The scheme; DAMON counts ages in aggregation intervals.
-fn scheme(asked: &Reclaim, spared: ExcludedMemory, aggr: Duration) -> Scheme {
+fn scheme(asked: &ReclaimSpec, spared: ExcludedMemory, aggr: Duration) -> Scheme {
     let age = asked.min_age.as_nanos().div_ceil(aggr.as_nanos().max(1));
     let longest = u64::from(u32::MAX);
     let age = u64::try_from(age).unwrap_or(longest).min(longest);

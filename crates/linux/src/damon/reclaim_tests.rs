@@ -3,8 +3,8 @@ use isotherm_core::Attrs;
 use super::*;
 use crate::damon::own_kdamond::tests::{free, read};
 
-fn asked() -> Reclaim {
-    Reclaim {
+fn asked() -> ReclaimSpec {
+    ReclaimSpec {
         attrs: KdamondAttrs::from(Attrs::default()),
         memory: vec![AddrRange::new(0x1000, 0x8000), AddrRange::new(0x10_0000, 0x20_0000)],
         min_age: Duration::from_secs(120),
@@ -38,22 +38,22 @@ fn requests_use_the_files_of_the_kernel() {
 
 #[test]
 fn no_bound_is_zero() {
-    let none = Reclaim { time: None, bytes: None, watermarks: None, stalled: None, ..asked() };
+    let none = ReclaimSpec { time: None, bytes: None, watermarks: None, stalled: None, ..asked() };
     let scheme = &context(&none, ExcludedMemory::Nothing).unwrap().schemes[0];
     assert_eq!((scheme.quotas.ms, scheme.quotas.bytes, scheme.quotas.goals.len()), (0, 0, 0));
     assert_eq!(scheme.watermarks.metric, WatermarkMetric::None);
-    let least = Reclaim { time: Some(Duration::ZERO), bytes: Some(0), ..asked() };
+    let least = ReclaimSpec { time: Some(Duration::ZERO), bytes: Some(0), ..asked() };
     let quotas = &context(&least, ExcludedMemory::Nothing).unwrap().schemes[0].quotas;
     assert_eq!((quotas.ms, quotas.bytes), (1, 1), "what is bounded never becomes unbounded");
-    let files = Reclaim { skip_anon: true, ..asked() };
+    let files = ReclaimSpec { skip_anon: true, ..asked() };
     let [filter] = &context(&files, ExcludedMemory::Nothing).unwrap().schemes[0].filters[..] else {
         panic!()
     };
     assert_eq!((filter.kind, filter.matching, filter.allow), (FilterType::Anon, true, None));
-    let dry = Reclaim { dry: true, ..asked() };
+    let dry = ReclaimSpec { dry: true, ..asked() };
     assert_eq!(context(&dry, ExcludedMemory::Nothing).unwrap().schemes[0].action, Action::Stat);
     assert!(matches!(
-        context(&Reclaim { memory: Vec::new(), ..asked() }, ExcludedMemory::Nothing),
+        context(&ReclaimSpec { memory: Vec::new(), ..asked() }, ExcludedMemory::Nothing),
         Err(DamonError::NoTargets)
     ));
 }
@@ -61,7 +61,7 @@ fn no_bound_is_zero() {
 #[test]
 fn excluded_memory_has_a_rejecting_filter() {
     let filters = |spared, skip_anon| {
-        let asked = Reclaim { skip_anon, ..asked() };
+        let asked = ReclaimSpec { skip_anon, ..asked() };
         let filters = context(&asked, spared).unwrap().schemes.remove(0).filters;
         filters.iter().map(|f| (f.kind, f.matching, f.allow)).collect::<Vec<_>>()
     };
@@ -76,7 +76,7 @@ fn excluded_memory_has_a_rejecting_filter() {
 #[test]
 fn nothing_is_left_where_it_cannot_be_set_up() {
     let machine = free();
-    let refused = Reclaimer::start(machine.path(), &asked()).err().unwrap();
+    let refused = ReclaimKdamond::start(machine.path(), &asked()).err().unwrap();
     assert!(matches!(refused, DamonError::NoOperations(Operations::Paddr)), "{refused}");
     assert_eq!(read(machine.path(), "nr_kdamonds"), "0");
     assert_eq!(read(machine.path(), "0/state"), "off");

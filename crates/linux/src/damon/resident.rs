@@ -1,7 +1,7 @@
 //! The resident part of a region, and the part of it that DAMON can observe: DAMON itself does not know which
 //! pages are resident.
 
-use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, Pages, Unknown};
+use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, Unknown, UnknownPages};
 
 use crate::proc::{FrameContent, KPageFlags, Pagemap};
 
@@ -9,7 +9,7 @@ use crate::proc::{FrameContent, KPageFlags, Pagemap};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Presence {
     pub resident: u64,
-    pub unknown: Pages<u64>,
+    pub unknown: UnknownPages<u64>,
 }
 
 impl Presence {

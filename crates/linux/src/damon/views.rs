@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Pages, RateSupport, RegionView, rate};
+use isotherm_core::{AddrRange, RateSupport, RegionView, UnknownPages, rate};
 
 use super::resident::{Presence, Present};
 use super::results::RawRegion;
@@ -62,7 +62,7 @@ pub(super) fn views(
             rate,
             touched_bp: if nr > 0 { 10_000 } else { 0 },
             resident_bp: bp(presence.resident, range.len()),
-            unknown_bp: Pages(presence.unknown.0.map(|bytes| bp(bytes, range.len()))),
+            unknown_bp: UnknownPages(presence.unknown.0.map(|bytes| bp(bytes, range.len()))),
             support: Some(RateSupport::MEASURED),
         }));
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{CheckResult, Finding};
 use crate::ops::Physical;
-use crate::physical::{Stretch, physical_memory};
+use crate::physical::{RamRange, physical_memory};
 
 /// The memory of the machine, and whether idle page tracking can observe it. Another check tries kernel DAMON,
 /// the alternative.
@@ -26,7 +26,7 @@ pub(super) fn findings(root: &Path) -> Vec<Finding> {
 }
 
 /// `node 0: DMA 15 MiB, Normal 1008 MiB`, one line per node.
-fn zones_by_node(memory: &[Stretch]) -> String {
+fn zones_by_node(memory: &[RamRange]) -> String {
     let mut nodes: BTreeMap<u32, Vec<(&str, u64)>> = BTreeMap::new();
     for stretch in memory {
         let zones = nodes.entry(stretch.node).or_default();
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn nodes_and_their_zones() {
-        let stretch = |start: u64, end: u64, node, zone: &str| Stretch {
+        let stretch = |start: u64, end: u64, node, zone: &str| RamRange {
             range: AddrRange::new(start << 20, end << 20),
             node,
             zone: zone.into(),

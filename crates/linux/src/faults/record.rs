@@ -137,48 +137,7 @@ pub(super) enum Record {
 pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Option<Record> {
     let mut rest = Fields(content);
     match kind {
-        sys::PERF_RECORD_SAMPLE => {
-            let (pid, tid) = (rest.id()?, rest.id()?);
-            let at = Nanos(rest.long()?);
-            // The program knows it.
-            let address = if counts == Counts::Selected { 0 } else { rest.long()? };
-            if counts == Counts::Releases {
-                let _abi = rest.long()?;
-                return Some(Record::Fault(Sampled::released(pid, tid, at, rest.long()?)));
-            }
-            let frames = rest.long()?;
-            let frames = (0..frames).map_while(|_| rest.long()).filter(|&f| f < CONTEXTS).collect();
-            let selected = if counts == Counts::Selected { Some(rest.selected()?) } else { None };
-            let (selected, was_left_out) = selected.unzip();
-            let arguments = counts == Counts::Allocations;
-            let (registers, copy) = rest.copy(if arguments { 3 } else { 0 }).unzip();
-            let (address, kind, weight) = match counts {
-                Counts::Major { period } => (address, SampleKind::Major, period),
-                Counts::Minor { period } => (address, SampleKind::Minor, period),
-                Counts::Allocations => match *registers? {
-                    [mean, size, address] => {
-                        (address, SampleKind::Allocated(size), represented(size, mean, at.0))
-                    }
-                    _ => return None,
-                },
-                Counts::Selected => selected?,
-                Counts::Nothing | Counts::Releases => return None,
-            };
-            // Its name is in other records.
-            let thread = "".into();
-            Some(Record::Fault(Sampled {
-                pid,
-                tid,
-                thread,
-                at,
-                address,
-                kind,
-                weight,
-                was_left_out: was_left_out.unwrap_or(false),
-                frames,
-                copy,
-            }))
-        }
+        sys::PERF_RECORD_SAMPLE => rest.sample(counts).map(Record::Fault),
         sys::PERF_RECORD_COMM => {
             let (pid, tid) = (rest.id()?, rest.id()?);
             let name = rest.0.split(|&b| b == 0).next().unwrap_or_default();
@@ -226,6 +185,40 @@ fn represented(size: u64, mean: u64, random: u64) -> u64 {
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
+    /// A sample of a ring of events that count `counts`.
+    fn sample(&mut self, counts: Counts) -> Option<Sampled> {
+        let (pid, tid) = (self.id()?, self.id()?);
+        let at = Nanos(self.long()?);
+        // The program knows it.
+        let address = if counts == Counts::Selected { 0 } else { self.long()? };
+        if counts == Counts::Releases {
+            let _abi = self.long()?;
+            return Some(Sampled::released(pid, tid, at, self.long()?));
+        }
+        let frames = self.long()?;
+        let frames = (0..frames).map_while(|_| self.long()).filter(|&f| f < CONTEXTS).collect();
+        let selected = if counts == Counts::Selected { Some(self.selected()?) } else { None };
+        let (selected, was_left_out) = selected.unzip();
+        let arguments = counts == Counts::Allocations;
+        let (registers, copy) = self.copy(if arguments { 3 } else { 0 }).unzip();
+        let (address, kind, weight) = match counts {
+            Counts::Major { period } => (address, SampleKind::Major, period),
+            Counts::Minor { period } => (address, SampleKind::Minor, period),
+            Counts::Allocations => match *registers? {
+                [mean, size, address] => {
+                    (address, SampleKind::Allocated(size), represented(size, mean, at.0))
+                }
+                _ => return None,
+            },
+            Counts::Selected => selected?,
+            Counts::Nothing | Counts::Releases => return None,
+        };
+        // Its name is in other records.
+        let thread = "".into();
+        let was_left_out = was_left_out.unwrap_or(false);
+        Some(Sampled { pid, tid, thread, at, address, kind, weight, was_left_out, frames, copy })
+    }
+
     /// `struct sample` of `thin.bpf.c`: the address, the kind and the weight, and whether the page was left out.
     fn selected(&mut self) -> Option<((u64, SampleKind, u64), bool)> {
         let len = usize::try_from(self.id()?).ok()?;

@@ -21,7 +21,7 @@ const MAJOR: u32 = 13;
 const MAX_STRIDE: u32 = 1 << 16;
 
 /// Pages in the window that the kernel maps around a fault.
-const AROUND: u64 = 16;
+const FAULT_AROUND_PAGES: u64 = 16;
 
 /// By the first bits of the hash of a window's first page, the two places in the window where its sampled page may be:
 /// the first one in the four low bits, the second one in the others, and 0 if there is none.
@@ -34,7 +34,7 @@ fn places() -> [u8; 1 << MIN_SHIFT] {
         // All hashes with these bits are in `bits * width..=bits * width + width - 1`.
         let width = 1_u64 << (64 - MIN_SHIFT);
         let lowest = bits as u64 * width;
-        let mut may_be = (0..AROUND).filter(|i| {
+        let mut may_be = (0..FAULT_AROUND_PAGES).filter(|i| {
             let of_lowest = lowest.wrapping_add(sample_hash(*i));
             of_lowest < width || of_lowest.wrapping_add(width - 1) < width
         });
@@ -201,10 +201,13 @@ mod tests {
     fn the_sampled_page_of_each_window_is_in_one_of_two_places() {
         let places = places();
         let mut windows = 0;
-        for first in (0..1 << 20).chain((1 << 36) - (1 << 16)..1 << 36).step_by(AROUND as usize) {
+        for first in
+            (0..1 << 20).chain((1 << 36) - (1 << 16)..1 << 36).step_by(FAULT_AROUND_PAGES as usize)
+        {
             let may_be = places[(sample_hash(first) >> (64 - MIN_SHIFT)) as usize];
             let found = [may_be & 15, may_be >> 4].map(|i| first + u64::from(i));
-            let sampled = (first..first + AROUND).find(|page| sample_level(*page) >= MIN_SHIFT);
+            let sampled =
+                (first..first + FAULT_AROUND_PAGES).find(|page| sample_level(*page) >= MIN_SHIFT);
             assert_eq!(found.into_iter().find(|page| sample_level(*page) >= MIN_SHIFT), sampled);
             windows += u32::from(sampled.is_some());
         }

@@ -30,7 +30,7 @@ const MAX_VDSO: u64 = 1 << 20;
 
 /// A change of a range of a process's memory that loses no data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request {
+pub enum InjectedCall {
     /// keep each page in memory: at once if it is there, else from its next access on: `mlock2` with `MLOCK_ONFAULT`
     Lock(AddrRange),
     /// Read all pages, and keep them in memory: `mlock`. For memory that other processes access, in whose place
@@ -42,30 +42,30 @@ pub enum Request {
     HugePages(AddrRange),
 }
 
-impl Request {
+impl InjectedCall {
     /// The addresses.
     #[must_use]
     pub fn range(self) -> AddrRange {
-        let (Request::Lock(range)
-        | Request::LockNow(range)
-        | Request::Unlock(range)
-        | Request::HugePages(range)) = self;
+        let (InjectedCall::Lock(range)
+        | InjectedCall::LockNow(range)
+        | InjectedCall::Unlock(range)
+        | InjectedCall::HugePages(range)) = self;
         range
     }
 
     fn syscall(self) -> Syscall {
         let (number, last) = match self {
-            Request::Lock(_) => (libc::SYS_mlock2, i64::from(libc::MLOCK_ONFAULT)),
-            Request::LockNow(_) => (libc::SYS_mlock, 0),
-            Request::Unlock(_) => (libc::SYS_munlock, 0),
-            Request::HugePages(_) => (libc::SYS_madvise, i64::from(libc::MADV_HUGEPAGE)),
+            InjectedCall::Lock(_) => (libc::SYS_mlock2, i64::from(libc::MLOCK_ONFAULT)),
+            InjectedCall::LockNow(_) => (libc::SYS_mlock, 0),
+            InjectedCall::Unlock(_) => (libc::SYS_munlock, 0),
+            InjectedCall::HugePages(_) => (libc::SYS_madvise, i64::from(libc::MADV_HUGEPAGE)),
         };
         let range = self.range();
         Syscall { number, args: [range.start, range.len(), last.cast_unsigned()] }
     }
 
     fn waits(self) -> bool {
-        matches!(self, Request::LockNow(_))
+        matches!(self, InjectedCall::LockNow(_))
     }
 }
 
@@ -74,7 +74,7 @@ impl Request {
 pub fn request(
     root: &Path,
     process: Thread,
-    requests: &[Request],
+    requests: &[InjectedCall],
 ) -> (Vec<io::Result<()>>, Result<(), InjectError>) {
     let mut results = Vec::new();
     let stops = requests.chunk_by(|a, b| !a.waits() && !b.waits());
@@ -91,7 +91,7 @@ pub fn request(
 fn at_one_stop(
     root: &Path,
     process: Thread,
-    requests: &[Request],
+    requests: &[InjectedCall],
 ) -> Result<Vec<io::Result<()>>, InjectError> {
     let pid = process.pid;
     let mut last = InjectError::Busy(pid);

@@ -36,13 +36,13 @@ impl Started {
         .unwrap()
     }
 
-    fn request(&self, request: Request) -> io::Result<()> {
+    fn request(&self, request: InjectedCall) -> io::Result<()> {
         let (mut results, made) = self.requests(&[request]);
         made.unwrap();
         results.remove(0)
     }
 
-    fn requests(&self, all: &[Request]) -> (Vec<io::Result<()>>, Result<(), InjectError>) {
+    fn requests(&self, all: &[InjectedCall]) -> (Vec<io::Result<()>>, Result<(), InjectError>) {
         let root = Path::new(ROOT);
         match Thread::now(root, self.pid()) {
             Some(process) => request(root, process, all),
@@ -66,11 +66,11 @@ impl Drop for Started {
 fn a_range_is_locked_and_unlocked_while_the_process_waits() {
     let mut cat = Started::new("cat", &[]);
     let heap = cat.wait_for_heap();
-    cat.request(Request::Lock(heap)).unwrap();
+    cat.request(InjectedCall::Lock(heap)).unwrap();
     assert_eq!(cat.locked(), heap.len());
-    cat.request(Request::Unlock(heap)).unwrap();
+    cat.request(InjectedCall::Unlock(heap)).unwrap();
     assert_eq!(cat.locked(), 0);
-    cat.request(Request::LockNow(heap)).unwrap();
+    cat.request(InjectedCall::LockNow(heap)).unwrap();
     let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", cat.pid())).unwrap();
     let (_, of_heap) = smaps.split_once("[heap]").unwrap();
     let resident = of_heap.lines().find(|line| line.starts_with("Rss:")).unwrap();
@@ -91,7 +91,7 @@ fn a_sleep_lasts_as_long_as_before() {
     let mut sleep = Started::new("sleep", &["1"]);
     let heap = sleep.wait_for_heap();
     for _ in 0..20 {
-        sleep.request(Request::Lock(heap)).unwrap();
+        sleep.request(InjectedCall::Lock(heap)).unwrap();
     }
     assert!(sleep.0.wait().unwrap().success());
     assert!(since.elapsed() >= std::time::Duration::from_secs(1));
@@ -104,7 +104,7 @@ fn a_computing_process_computes_the_same() {
     let heap = shell.wait_for_heap();
     let mut times = 0;
     while shell.0.try_wait().unwrap().is_none() {
-        match shell.requests(&[Request::Lock(heap), Request::Unlock(heap)]).1 {
+        match shell.requests(&[InjectedCall::Lock(heap), InjectedCall::Unlock(heap)]).1 {
             Ok(()) => times += 1,
             Err(InjectError::Ended(_) | InjectError::Proc(_) | InjectError::NoInstruction(_)) => {}
             Err(e) => panic!("{e}"),
@@ -131,7 +131,7 @@ fn the_parent_of_a_process_that_is_killed_in_a_stop_learns_of_it() {
         if calls {
             let at = instruction(root, pid).unwrap();
             let nothing = AddrRange::new(0x1000, 0x1000);
-            tracee.call(at, Request::Unlock(nothing).syscall()).unwrap().unwrap();
+            tracee.call(at, InjectedCall::Unlock(nothing).syscall()).unwrap().unwrap();
         }
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -148,7 +148,7 @@ fn the_kernel_s_answer_is_returned() {
     let cat = Started::new("cat", &[]);
     let hole = AddrRange::new(0x1000, 0x2000);
     cat.wait_for_heap();
-    let said = cat.request(Request::Lock(hole)).unwrap_err();
+    let said = cat.request(InjectedCall::Lock(hole)).unwrap_err();
     assert_eq!(said.raw_os_error(), Some(libc::ENOMEM));
 }
 
@@ -162,7 +162,7 @@ fn a_stopped_process_is_left_alone() {
     while !stat().contains(") T ") {
         std::thread::yield_now();
     }
-    let (_, said) = cat.requests(&[Request::Lock(heap)]);
+    let (_, said) = cat.requests(&[InjectedCall::Lock(heap)]);
     assert!(matches!(said, Err(InjectError::Stopped(_))), "{said:?}");
     assert!(stat().contains(") T "), "{}", stat());
 }

@@ -27,7 +27,7 @@ const INTERRUPTED: i32 = 128 << 8 | libc::SIGTRAP;
 /// The status of a stop at a system call.
 const AT_SYSCALL: i32 = libc::SIGTRAP | 0x80;
 /// Signals of a thread that executes an instruction which is not there.
-const FAULTS: [i32; 4] = [libc::SIGSEGV, libc::SIGILL, libc::SIGBUS, libc::SIGTRAP];
+const FAULT_SIGNALS: [i32; 4] = [libc::SIGSEGV, libc::SIGILL, libc::SIGBUS, libc::SIGTRAP];
 /// The code segment of 64-bit programs.
 const CODE_64: u64 = 0x33;
 
@@ -131,7 +131,7 @@ impl Tracee {
         }
         // A fault of the instruction is not the program's.
         let signal = signal_of(stop);
-        self.detach(if FAULTS.contains(&signal) { 0 } else { signal });
+        self.detach(if FAULT_SIGNALS.contains(&signal) { 0 } else { signal });
         Err(InjectError::Busy(self.pid))
     }
 

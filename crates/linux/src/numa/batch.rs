@@ -1,7 +1,7 @@
 //! Pieces to move to one node, until all have been tried.
 
 use super::move_result::MoveResult;
-use super::pieces::Piece;
+use super::pieces::MovablePiece;
 use crate::sys::STATUS_NOT_STORED;
 
 /// The kernel stops at a page that it cannot move. isotherm then calls it again for the remaining pages, at
@@ -12,7 +12,7 @@ const ATTEMPTS: u32 = 256;
 #[derive(Debug)]
 pub(super) struct Batch {
     node: i32,
-    pieces: Vec<Piece>,
+    pieces: Vec<MovablePiece>,
     attempts: u32,
 }
 
@@ -45,7 +45,7 @@ impl MoveStatus {
 }
 
 impl Batch {
-    pub fn new(node: u32, pieces: Vec<Piece>) -> Self {
+    pub fn new(node: u32, pieces: Vec<MovablePiece>) -> Self {
         Batch { node: i32::try_from(node).unwrap_or(i32::MAX), pieces, attempts: 0 }
     }
 
@@ -54,7 +54,7 @@ impl Batch {
     }
 
     /// The pieces to try next; empty when all have been tried.
-    pub fn pieces(&self) -> &[Piece] {
+    pub fn pieces(&self) -> &[MovablePiece] {
         &self.pieces
     }
 
@@ -116,7 +116,7 @@ mod tests {
     ///
     /// As in `do_pages_move`: before the kernel refuses a page at once, it moves the queued pages. If one of those
     /// fails, it reports no further status.
-    fn attempt(kinds: &[u8], on: &mut [i32], pieces: &[Piece]) -> Vec<i32> {
+    fn attempt(kinds: &[u8], on: &mut [i32], pieces: &[MovablePiece]) -> Vec<i32> {
         let mut status = vec![STATUS_NOT_STORED; pieces.len()];
         let mut queued = Vec::new();
         let mut move_queued = |queued: &mut Vec<usize>, status: &mut Vec<i32>| {
@@ -147,7 +147,8 @@ mod tests {
     fn all_tried(kinds: &str) -> (u64, UnmovedPages) {
         let kinds = kinds.as_bytes();
         let mut on = vec![0; kinds.len()];
-        let pieces = (0..kinds.len() as u64).map(|start| Piece { start, order: 0 }).collect();
+        let pieces =
+            (0..kinds.len() as u64).map(|start| MovablePiece { start, order: 0 }).collect();
         let (mut batch, mut out) = (Batch::new(1, pieces), MoveResult::default());
         while !batch.pieces().is_empty() {
             let status = attempt(kinds, &mut on, batch.pieces());

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::error::NumaError;
 use super::undo_log::{Change, NotedRun, UndoLog, has_leftover};
-use super::weights::Setting;
+use super::weights::WeightSetting;
 use crate::state::Thread;
 
 /// The requested weights.
@@ -99,7 +99,7 @@ impl Drop for Holding {
 ///
 /// # Errors
 /// If the kernel has no weights, a node does not exist, a run holds other weights, or the kernel refuses.
-pub fn set(root: &Path, wanted: &RequestedWeights) -> Result<Setting, NumaError> {
+pub fn set(root: &Path, wanted: &RequestedWeights) -> Result<WeightSetting, NumaError> {
     let mut log = UndoLog::open(root)?;
     log.refuse_runs()?;
     let now = log.files.read()?;
@@ -203,7 +203,7 @@ pub fn sweep(root: &Path) -> Result<RestoreResult, NumaError> {
 }
 
 /// The change that would result from `wanted`.
-fn planned(now: &Setting, wanted: &RequestedWeights) -> Result<Change, NumaError> {
+fn planned(now: &WeightSetting, wanted: &RequestedWeights) -> Result<Change, NumaError> {
     let mut wrote = now.clone();
     match wanted {
         RequestedWeights::Weights(weights) => {
@@ -226,7 +226,7 @@ fn planned(now: &Setting, wanted: &RequestedWeights) -> Result<Change, NumaError
 
 /// Combines a change with an earlier one: the previous weights are those before both, except for weights that
 /// another program has changed in between.
-fn on_top_of(earlier: &Change, now: &Setting, change: Change) -> Change {
+fn on_top_of(earlier: &Change, now: &WeightSetting, change: Change) -> Change {
     let first = |node: &u32, weight: u8| {
         let ours = earlier.wrote.weights.get(node) == Some(&weight);
         let before = earlier.before.weights.get(node).filter(|_| ours);
@@ -238,7 +238,7 @@ fn on_top_of(earlier: &Change, now: &Setting, change: Change) -> Change {
     if same_mode && now.auto == Some(true) {
         return Change { before: earlier.before.clone(), ..change };
     }
-    let before = Setting {
+    let before = WeightSetting {
         auto: if same_mode { earlier.before.auto } else { now.auto },
         weights: now.weights.iter().map(|(n, &w)| first(n, w)).collect(),
     };

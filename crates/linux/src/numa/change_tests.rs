@@ -33,7 +33,7 @@ fn of(pairs: &[(u32, u8)]) -> BTreeMap<u32, u8> {
     pairs.iter().copied().collect()
 }
 
-fn set_to(root: &Path, pairs: &[(u32, u8)]) -> Result<Setting, NumaError> {
+fn set_to(root: &Path, pairs: &[(u32, u8)]) -> Result<WeightSetting, NumaError> {
     set(root, &RequestedWeights::Weights(of(pairs)))
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use super::error::NumaError;
-use crate::sys::MAX_NODES;
+use crate::sys::MAX_KERNEL_NODES;
 
 /// The text of a kernel file; none if the file is missing.
 pub(super) fn text(path: &Path) -> Result<Option<String>, NumaError> {
@@ -34,7 +34,7 @@ pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     for part in text.split(',').filter(|p| !p.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        if first > last || last >= MAX_NODES {
+        if first > last || last >= MAX_KERNEL_NODES {
             return None;
         }
         all.extend(first..=last);

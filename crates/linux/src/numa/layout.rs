@@ -10,7 +10,7 @@ use super::batch::Batch;
 use super::error::NumaError;
 use super::move_result::MoveResult;
 use super::nodes::{allowed_nodes_of, nodes};
-use super::pieces::{Piece, Pieces};
+use super::pieces::{MovablePiece, Pieces};
 use super::windows::windows;
 use crate::ops::{HeldProcess, refused};
 use crate::proc::{KPageFlags, Pagemap, ProcError};
@@ -23,7 +23,7 @@ const MOVED: u64 = 16_384;
 const STRETCHES: usize = 4096;
 
 /// The memory of a process, held by a pidfd.
-pub struct Layout {
+pub struct ProcessLayout {
     held: HeldProcess,
     pieces: Pieces,
 }
@@ -31,11 +31,11 @@ pub struct Layout {
 /// A piece on the wrong node, and the right node.
 #[derive(Debug, Clone, Copy)]
 struct Misplaced {
-    piece: Piece,
+    piece: MovablePiece,
     to: u32,
 }
 
-impl Layout {
+impl ProcessLayout {
     /// The memory of process `pid`.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Layout {
         let held = HeldProcess::take(root, pid)?;
         let pagemap = Pagemap::open(root, pid).map_err(|e| refused(pid, e))?;
         let flags = KPageFlags::open(root).map_err(no_flags)?;
-        Ok(Layout { held, pieces: Pieces::new(pagemap, flags) })
+        Ok(ProcessLayout { held, pieces: Pieces::new(pagemap, flags) })
     }
 
     /// Switches to the current memory of the process, which changes with an exec.
@@ -79,7 +79,7 @@ impl Layout {
     pub fn look(
         &mut self,
         range: AddrRange,
-        rule: impl Fn(Piece) -> u32,
+        rule: impl Fn(MovablePiece) -> u32,
     ) -> Result<MoveResult, NumaError> {
         let mut sum = MoveResult::default();
         self.parts(range, |layout, part| layout.compare(part, &rule, &mut sum).map(drop))?;
@@ -91,12 +91,12 @@ impl Layout {
     ///
     /// # Errors
     /// If the kernel does not report the placement, or refuses to move.
-    pub fn lay_out<R: Fn(Piece) -> u32>(
+    pub fn lay_out<R: Fn(MovablePiece) -> u32>(
         &mut self,
         parts: impl IntoIterator<Item = (AddrRange, R)>,
         sum: &mut MoveResult,
     ) -> Result<(), NumaError> {
-        let mut waiting: BTreeMap<u32, (Vec<Piece>, u64)> = BTreeMap::new();
+        let mut waiting: BTreeMap<u32, (Vec<MovablePiece>, u64)> = BTreeMap::new();
         for (range, rule) in parts {
             self.parts(range, |layout, part| {
                 for Misplaced { piece, to } in layout.compare(part, &rule, sum)? {
@@ -140,7 +140,7 @@ impl Layout {
     fn compare(
         &mut self,
         range: AddrRange,
-        rule: impl Fn(Piece) -> u32,
+        rule: impl Fn(MovablePiece) -> u32,
         out: &mut MoveResult,
     ) -> Result<Vec<Misplaced>, NumaError> {
         let found = self.pieces.of(range)?;
@@ -163,7 +163,7 @@ impl Layout {
     }
 
     /// The node of each piece, or a negative error number.
-    fn nodes(&self, pieces: &[Piece]) -> Result<Vec<i32>, NumaError> {
+    fn nodes(&self, pieces: &[MovablePiece]) -> Result<Vec<i32>, NumaError> {
         let addrs: Vec<u64> = pieces.iter().map(|p| p.start).collect();
         match sys::page_nodes(self.held.pid, &addrs) {
             Ok(nodes) => Ok(nodes),
@@ -176,7 +176,7 @@ impl Layout {
     fn move_to(
         &self,
         node: u32,
-        pieces: Vec<Piece>,
+        pieces: Vec<MovablePiece>,
         out: &mut MoveResult,
     ) -> Result<(), NumaError> {
         let mut batch = Batch::new(node, pieces);

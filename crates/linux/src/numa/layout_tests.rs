@@ -26,8 +26,8 @@ fn own_pages_are_found_and_an_absent_node_is_reported() {
 }
 
 /// Flags of pages are for root alone.
-fn as_root(pid: i32) -> Option<Layout> {
-    let layout = Layout::of("/".as_ref(), pid);
+fn as_root(pid: i32) -> Option<ProcessLayout> {
+    let layout = ProcessLayout::of("/".as_ref(), pid);
     if let Err(NumaError::NoFrames) = layout {
         let all = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
         assert!(!all, "pieces take root");

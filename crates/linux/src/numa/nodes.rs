@@ -29,16 +29,16 @@ pub struct Node {
     /// distance from here to each node: 10 is the node itself
     pub distances: BTreeMap<u32, u32>,
     /// access from the best initiator of any kind (`access0`)
-    pub any: Option<Access>,
+    pub any: Option<NodePerformance>,
     /// access from the best initiator with CPUs (`access1`)
-    pub cpu: Option<Access>,
+    pub cpu: Option<NodePerformance>,
     /// its memory tier: a lower number is faster; 4 is ordinary memory
     pub tier: Option<u32>,
 }
 
 /// The access to a node from its best initiators, as firmware reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Access {
+pub struct NodePerformance {
     /// nodes with CPUs or other initiators with the best access
     pub initiators: Vec<u32>,
     /// read bandwidth in MB/s
@@ -56,7 +56,7 @@ impl Node {
     #[must_use]
     pub fn bandwidth(&self) -> (u32, u32) {
         let access = self.cpu.as_ref();
-        let of = |f: fn(&Access) -> Option<u32>| access.and_then(f).unwrap_or(0);
+        let of = |f: fn(&NodePerformance) -> Option<u32>| access.and_then(f).unwrap_or(0);
         (of(|a| a.read_mb_s), of(|a| a.write_mb_s))
     }
 
@@ -106,9 +106,9 @@ fn node(dir: &Path, id: u32, online: &[u32], tier: Option<u32>) -> Result<Node, 
 }
 
 /// None if firmware reports neither latency nor bandwidth.
-fn access(dir: &Path) -> Option<Access> {
+fn access(dir: &Path) -> Option<NodePerformance> {
     let positive = |name: &str| number(&dir.join(name)).filter(|&n| n > 0);
-    let access = Access {
+    let access = NodePerformance {
         initiators: numbered(dir, "node"),
         read_mb_s: positive("read_bandwidth"),
         write_mb_s: positive("write_bandwidth"),

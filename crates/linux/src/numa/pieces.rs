@@ -9,14 +9,14 @@ use crate::proc::{KPageFlags, Pagemap, PagemapEntry, ProcError};
 
 /// A unit of moving: a page, or a folio of 2^order pages that is mapped completely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct MovablePiece {
     /// the address of its first page
     pub start: u64,
     /// 0 for a single page
     pub order: u32,
 }
 
-impl Piece {
+impl MovablePiece {
     /// Its number of 4 KiB pages.
     #[must_use]
     pub fn pages(&self) -> u64 {
@@ -45,7 +45,7 @@ pub(super) struct Pieces {
 /// The pieces of a range, and the number of pages whose folio lies only partly in the range.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FolioPieces {
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<MovablePiece>,
     pub partial: u64,
 }
 
@@ -111,7 +111,7 @@ fn found(pages: &[Page], is_tail: impl Fn(u64) -> bool) -> FolioPieces {
         let len = run.len() as u64;
         let whole = len.is_power_of_two() && !is_tail(last.frame.wrapping_add(1));
         if !first.tail && whole {
-            found.pieces.push(Piece { start: first.addr, order: len.ilog2() });
+            found.pieces.push(MovablePiece { start: first.addr, order: len.ilog2() });
         } else {
             found.partial += len;
         }
@@ -139,7 +139,7 @@ mod tests {
     /// `behind` lists the tails after the mapped frames, as indices into `text`.
     fn orders(text: &str, behind: &[u64]) -> (Vec<(u64, u32)>, u64) {
         let found = found(&pages(text), |frame| behind.contains(&(frame - 100)));
-        let place = |p: &Piece| ((p.start - BASE) / PAGE_SIZE, p.order);
+        let place = |p: &MovablePiece| ((p.start - BASE) / PAGE_SIZE, p.order);
         (found.pieces.iter().map(place).collect(), found.partial)
     }
 

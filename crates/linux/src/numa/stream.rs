@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::AddrRange;
 
 use super::error::NumaError;
-use crate::sys::{self, Arena, Backing, Existing, NodeMask, PolicyMode};
+use crate::sys::{self, Arena, ArenaKind, Existing, NodeMask, PolicyMode};
 
 /// Size of a cache line, in bytes and in words.
 const LINE: usize = 64;
@@ -19,9 +19,9 @@ const LINES_APART: usize = 4;
 /// Words per page.
 const PAGE: usize = 512;
 /// Lines streamed over between two checks of the stop flag: 256 KiB.
-const BATCH: usize = 4096;
+const BATCH_LINES: usize = 4096;
 /// Steps of a chain between two checks of the stop flag.
-const STEPS: usize = 1024;
+const STEPS_PER_CHECK: usize = 1024;
 
 /// The mix of reads and writes of cache lines that reach memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,8 +98,8 @@ impl Bound {
         let nodes: NodeMask = [node].into_iter().collect();
         sys::bind(arena.range(), PolicyMode::BIND, &nodes, Existing::Leave).map_err(failed)?;
         // Huge pages, so that TLB misses do not disturb the measurement.
-        arena.back(AddrRange::new(0, len), Backing::Huge).map_err(failed)?;
-        for batch in arena.words().chunks(BATCH * WORDS) {
+        arena.back(AddrRange::new(0, len), ArenaKind::Huge).map_err(failed)?;
+        for batch in arena.words().chunks(BATCH_LINES * WORDS) {
             if is_over() {
                 return Ok(None);
             }
@@ -131,11 +131,11 @@ impl Bound {
         let words = self.arena.words();
         let (since, mut at, mut steps) = (Instant::now(), 0usize, 0usize);
         while !stop.load(Relaxed) {
-            for _ in 0..STEPS {
+            for _ in 0..STEPS_PER_CHECK {
                 let next = words.get(at * WORDS * LINES_APART)?.load(Relaxed);
                 at = usize::try_from(next).ok()?;
             }
-            steps += STEPS;
+            steps += STEPS_PER_CHECK;
         }
         black_box(at);
         (steps > 0).then(|| since.elapsed().as_nanos() as f64 / steps as f64)
@@ -145,7 +145,7 @@ impl Bound {
     fn stream(&self, mix: Mix, pause: u32, stop: &AtomicBool) -> u64 {
         let mut moved = 0;
         loop {
-            for batch in self.arena.words().chunks(BATCH * WORDS) {
+            for batch in self.arena.words().chunks(BATCH_LINES * WORDS) {
                 if stop.load(Relaxed) {
                     return moved;
                 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::change::{RequestedWeights, RestoreResult};
 use super::error::NumaError;
-use super::weights::{Setting, WeightFiles, weights_text};
+use super::weights::{WeightFiles, WeightSetting, weights_text};
 use crate::state::{self, Thread, boot_id};
 
 pub(super) const PATH: &str = "run/isotherm/interleave.json";
@@ -28,9 +28,9 @@ const WAIT: Duration = Duration::from_millis(10);
 /// The setting before and after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Change {
-    pub before: Setting,
+    pub before: WeightSetting,
     /// In the automatic mode, these weights come from the kernel.
-    pub wrote: Setting,
+    pub wrote: WeightSetting,
 }
 
 /// Weights that are in force while one of the owners lives.
@@ -110,7 +110,11 @@ impl UndoLog {
     }
 
     /// Writes the wanted setting. If that fails, restores the previous one.
-    pub fn write(&self, wanted: &RequestedWeights, before: &Setting) -> Result<(), NotWritten> {
+    pub fn write(
+        &self,
+        wanted: &RequestedWeights,
+        before: &WeightSetting,
+    ) -> Result<(), NotWritten> {
         let written = match wanted {
             RequestedWeights::Weights(weights) => {
                 weights.iter().try_for_each(|(&node, &weight)| self.files.write(node, weight))
@@ -170,7 +174,7 @@ impl UndoLog {
     }
 
     /// Writes the state file; returns the current setting.
-    pub fn close(self) -> Result<Setting, NumaError> {
+    pub fn close(self) -> Result<WeightSetting, NumaError> {
         self.save()?;
         self.files.read()
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::NumaError;
 use super::files::text;
-use crate::sys::MAX_NODES;
+use crate::sys::MAX_KERNEL_NODES;
 
 const WEIGHTS: &str = "sys/kernel/mm/mempolicy/weighted_interleave";
 /// Possible names of the file of the automatic mode in Linux 6.16: the intended one, and the one before its
@@ -19,14 +19,14 @@ const AUTO: [&str; 2] = ["auto", "__auto_type"];
 
 /// The content of the files.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Setting {
+pub struct WeightSetting {
     /// whether the kernel derives the weights from bandwidth; none if it cannot
     pub auto: Option<bool>,
     /// weight of each node with memory
     pub weights: BTreeMap<u32, u8>,
 }
 
-impl Setting {
+impl WeightSetting {
     /// The weights as an argument: `0=9,1=1`.
     #[must_use]
     pub fn text(&self) -> String {
@@ -75,13 +75,14 @@ impl WeightFiles {
     ///
     /// # Errors
     /// If they cannot be read or understood.
-    pub fn read(&self) -> Result<Setting, NumaError> {
+    pub fn read(&self) -> Result<WeightSetting, NumaError> {
         let auto = match &self.auto {
             None => None,
             Some(path) => Some(switch(path)?),
         };
         let mut weights = BTreeMap::new();
-        for node in super::nodes::numbered(&self.dir, "node").into_iter().filter(|&n| n < MAX_NODES)
+        for node in
+            super::nodes::numbered(&self.dir, "node").into_iter().filter(|&n| n < MAX_KERNEL_NODES)
         {
             let path = self.node(node);
             // A node may disappear in the meantime.
@@ -90,7 +91,7 @@ impl WeightFiles {
                 weights.insert(node, weight);
             }
         }
-        Ok(Setting { auto, weights })
+        Ok(WeightSetting { auto, weights })
     }
 
     fn node(&self, node: u32) -> PathBuf {

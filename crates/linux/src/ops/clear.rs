@@ -6,11 +6,11 @@ use std::os::fd::AsFd;
 use isotherm_core::{AddrRange, Ask, OpsError, PAGE_SIZE};
 
 use super::held::AttachError;
-use super::process::Process;
+use super::process::VaddrTarget;
 use super::shape::is_whole;
 use super::window::Window;
 use crate::sys::{MemoryAdvice, advise_all, monotonic};
-use crate::walker::{Answer, Walker, Want, fitting};
+use crate::walker::{Walker, Want, WindowAnswer, fitting};
 use crate::x86::Level;
 
 /// Ranges cleared between two time stamps: at 10 to 25 us each, the error of a stamp is at most 1.6 ms.
@@ -19,7 +19,7 @@ const WINDOWS_PER_CALL: usize = 64;
 /// Decides on the large folios of the plans: they may be cleared only if they are mapped completely.
 pub(super) fn check_folios(
     walker: &mut Walker,
-    process: &Process,
+    process: &VaddrTarget,
     windows: &mut [Window],
 ) -> Result<(), OpsError> {
     let works = windows.iter().filter_map(|w| w.work.as_ref());
@@ -48,7 +48,7 @@ pub(super) fn check_folios(
     Ok(())
 }
 
-fn is_mapped_whole(range: AddrRange, answer: &Answer<'_>) -> bool {
+fn is_mapped_whole(range: AddrRange, answer: &WindowAnswer<'_>) -> bool {
     let pages = usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0);
     let frame = |i| Some(answer.entry(i)).filter(|e| e.is_resident()).map(|e| e.frame());
     answer.level == Level::Pte && is_whole((0..pages).map(frame))
@@ -57,7 +57,7 @@ fn is_mapped_whole(range: AddrRange, answer: &Answer<'_>) -> bool {
 /// Clears the planned ranges of the asks that request it; returns the number of ranges. If the kernel refuses a
 /// range, its window is dropped.
 pub(super) fn clear(
-    process: &Process,
+    process: &VaddrTarget,
     asks: &[Ask],
     windows: &mut [Window],
 ) -> Result<u64, OpsError> {
@@ -90,7 +90,10 @@ pub(super) fn clear(
 ///
 /// # Errors
 /// If isotherm may not give advice to this process.
-pub(crate) fn advise_cold(process: &Process, ranges: &[AddrRange]) -> Result<Vec<usize>, OpsError> {
+pub(crate) fn advise_cold(
+    process: &VaddrTarget,
+    ranges: &[AddrRange],
+) -> Result<Vec<usize>, OpsError> {
     let failed = advise_all(process.pidfd.as_fd(), ranges, MemoryAdvice::Cold);
     let mut refused = Vec::new();
     for (index, source) in failed {

@@ -7,11 +7,11 @@ use isotherm_core::TargetId;
 
 use super::held::{AttachError, HeldProcess};
 use super::processes::{Hold, hold_by_targets};
-use super::targets::Targets;
+use super::targets::ProcessTable;
 
 /// Only holds processes: for a source that observes them by itself.
 #[derive(Debug, Default)]
-pub struct HeldProcesses(Targets<HeldOnly>);
+pub struct HeldProcesses(ProcessTable<HeldOnly>);
 
 #[derive(Debug)]
 struct HeldOnly(HeldProcess);

@@ -28,7 +28,7 @@ const SHARED_EVERY: u32 = 32;
 
 /// A target of [`super::Vaddr`].
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct VaddrTarget {
     held: HeldProcess,
     pub identity: Identity,
     /// `/proc/PID/maps`: while it is open, no later address space can have the same kernel address, so that a
@@ -68,14 +68,14 @@ pub(crate) struct Process {
     pub cleared: Option<Nanos>,
 }
 
-impl Deref for Process {
+impl Deref for VaddrTarget {
     type Target = HeldProcess;
     fn deref(&self) -> &HeldProcess {
         &self.held
     }
 }
 
-impl Process {
+impl VaddrTarget {
     /// Holds process `pid` and checks that isotherm can observe it: with `cold`, that it may clear by advice,
     /// otherwise that it may clear all bits at once.
     pub fn attach(
@@ -99,7 +99,7 @@ impl Process {
         if held.has_ended() {
             return Err(AttachError::NoProcess(pid));
         }
-        Ok(Process {
+        Ok(VaddrTarget {
             held,
             identity,
             _space: space,
@@ -157,7 +157,7 @@ impl Process {
     }
 
     /// Reads the mappings again if the address space is the known one, and returns whether it is.
-    /// [`Process::update`] still reports a later `exec`.
+    /// [`VaddrTarget::update`] still reports a later `exec`.
     pub fn refresh(&mut self, walker: &mut Walker) -> Result<bool, AttachError> {
         let glance = walker.glance(self.held.pid)?;
         let same = glance.identity == self.identity;
@@ -216,7 +216,7 @@ impl Process {
         }
         let all_told = flags.iter().all(Option::is_some);
         self.changes = glance.changes.filter(|_| all_told);
-        let Process { sharing, mappings, touched, .. } = self;
+        let VaddrTarget { sharing, mappings, touched, .. } = self;
         let is_mapped =
             |start: &u64| mappings.binary_search_by_key(start, |m| m.range.start).is_ok();
         sharing.iter_mut().for_each(|starts| starts.retain(is_mapped));

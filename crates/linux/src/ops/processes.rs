@@ -31,7 +31,7 @@ pub trait Hold {
     fn postponed(&self) -> Postponed;
 }
 
-/// The functions of [`Hold`] that the [`Targets`](super::targets::Targets) in a field provide.
+/// The functions of [`Hold`] that the [`ProcessTable`](super::targets::ProcessTable) in a field provide.
 macro_rules! hold_by_targets {
     ($field:tt) => {
         fn is_alive(&self, target: TargetId) -> bool {

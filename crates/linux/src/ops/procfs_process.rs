@@ -8,7 +8,7 @@ use isotherm_core::{AddrRange, Liveness, Mapping, OpsError};
 use super::annotate::{annotate, mapping_at};
 use super::held::{AttachError, HeldProcess, refused};
 use super::process::HOLDINGS_EVERY;
-use crate::proc::{self, Holdings, Pagemap, Usage};
+use crate::proc::{self, AreaUsage, Holdings, Pagemap};
 
 /// A target of [`super::Smaps`] and of [`super::Idle`].
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct ProcfsProcess {
     /// It belongs to one address space, so that it detects an `exec`.
     pub pagemap: Pagemap,
     pub mappings: Vec<Mapping>,
-    flags: Vec<Usage>,
+    flags: Vec<AreaUsage>,
     holdings: Holdings,
     updates: u32,
 }

@@ -9,7 +9,7 @@ use crate::x86::{Folio, HUGE_SIZE, Level};
 
 /// The ranges to clear in a window.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
+pub struct ClearPlan {
     /// Ranges to clear as they are: base pages, or the whole huge page.
     pub ranges: Vec<AddrRange>,
     /// Large folios: to be cleared only if they are mapped completely.
@@ -22,7 +22,7 @@ pub struct Plan {
 
 /// The state of a window, as input of [`plan`].
 #[derive(Debug, Clone, Copy)]
-pub struct Pages<'a> {
+pub struct WindowPages<'a> {
     /// address range of the window
     pub window: AddrRange,
     /// the area that contains it
@@ -39,8 +39,8 @@ pub struct Pages<'a> {
 ///
 /// A range costs 10 to 25 us independent of its length, and each page in it about 50 ns. So one range extends
 /// from the first young page to the last, across old and absent pages, unless a large folio lies between them.
-pub fn plan(pages: &Pages<'_>, folio: impl Fn(usize) -> Option<Folio>) -> Plan {
-    let mut plan = Plan::default();
+pub fn plan(pages: &WindowPages<'_>, folio: impl Fn(usize) -> Option<Folio>) -> ClearPlan {
+    let mut plan = ClearPlan::default();
     let mut pages_of_young = pages.young.iter();
     let Some(first) = pages_of_young.next() else { return plan };
     let last = pages_of_young.last().unwrap_or(first);
@@ -57,12 +57,12 @@ pub fn plan(pages: &Pages<'_>, folio: impl Fn(usize) -> Option<Folio>) -> Plan {
     plan
 }
 
-impl Plan {
+impl ClearPlan {
     /// Adds one page. `open` is whether the last range may be extended to this page; the result is whether it
     /// may be extended beyond it.
     fn add(
         &mut self,
-        pages: &Pages<'_>,
+        pages: &WindowPages<'_>,
         page: usize,
         folio: impl Fn(usize) -> Option<Folio>,
         open: bool,
@@ -150,11 +150,11 @@ mod tests {
         young: &[usize],
         absent: &[usize],
         folio: impl Fn(usize) -> Option<Folio>,
-    ) -> Plan {
+    ) -> ClearPlan {
         let mapped = PageMask::of(512, |i| !absent.contains(&i));
         let young = PageMask::of(512, |i| young.contains(&i));
         let level = Level::Pte;
-        plan(&Pages { window, area: AREA, level, mapped: &mapped, young: &young }, folio)
+        plan(&WindowPages { window, area: AREA, level, mapped: &mapped, young: &young }, folio)
     }
 
     fn order0(_: usize) -> Option<Folio> {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn nothing_young_is_nothing_to_do() {
-        assert_eq!(plan_of(window(2 * MIB, 16), &[], &[], order0), Plan::default());
+        assert_eq!(plan_of(window(2 * MIB, 16), &[], &[], order0), ClearPlan::default());
     }
 
     #[test]
@@ -202,7 +202,8 @@ mod tests {
     fn a_huge_page_is_cleared_whole() {
         let all = PageMask::of(16, |_| true);
         let (window, level) = (window(5 * MIB, 16), Level::Pmd);
-        let plan = plan(&Pages { window, area: AREA, level, mapped: &all, young: &all }, |_| None);
+        let plan =
+            plan(&WindowPages { window, area: AREA, level, mapped: &all, young: &all }, |_| None);
         assert_eq!(plan.ranges, [AddrRange::new(4 * MIB, 6 * MIB)]);
     }
 

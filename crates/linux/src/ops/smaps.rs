@@ -13,8 +13,8 @@ use super::epochs;
 use super::held::{AttachError, HeldProcess, no_refs};
 use super::processes::{Hold, hold_by_targets};
 use super::procfs_process::ProcfsProcess;
-use super::targets::Targets;
-use crate::proc::{self, ClearRefs, Refs, Usage};
+use super::targets::ProcessTable;
+use crate::proc::{self, AreaUsage, ClearRefs, Refs};
 use crate::sys::{CpuLaps, monotonic, thread_cpu};
 
 /// Time from the clear to the first read, which limits the rates that can be distinguished to a few times its
@@ -27,7 +27,7 @@ const SCALE: u32 = 4096;
 pub struct Smaps {
     root: PathBuf,
     soft_dirty: bool,
-    targets: Targets<Target>,
+    targets: ProcessTable<Target>,
     cpu: CpuLaps,
 }
 
@@ -43,7 +43,7 @@ struct Target {
 
 struct SmapsSample {
     at: Nanos,
-    areas: Vec<Usage>,
+    areas: Vec<AreaUsage>,
 }
 
 struct Epoch {
@@ -59,7 +59,7 @@ impl Smaps {
         Smaps {
             root: root.to_owned(),
             soft_dirty: proc::has_soft_dirty(root).unwrap_or(true),
-            targets: Targets::default(),
+            targets: ProcessTable::default(),
             cpu: CpuLaps::begin(),
         }
     }
@@ -135,7 +135,7 @@ fn share(part: u64, whole: u64) -> u32 {
 }
 
 impl SmapsSample {
-    fn find(&self, addr: u64) -> Option<Usage> {
+    fn find(&self, addr: u64) -> Option<AreaUsage> {
         let i = self.areas.partition_point(|u| u.range.end <= addr);
         self.areas.get(i).copied().filter(|u| u.range.contains(addr))
     }

@@ -15,7 +15,7 @@ use crate::sys::process_cpu;
 
 /// Held processes; an id is never used again.
 #[derive(Debug)]
-pub(crate) struct Targets<P> {
+pub(crate) struct ProcessTable<P> {
     processes: BTreeMap<TargetId, P>,
     next_id: u32,
     /// epoll instance with the pidfds of all targets; `None` if it could not be set up
@@ -24,14 +24,19 @@ pub(crate) struct Targets<P> {
     postponed: Postponed,
 }
 
-impl<P> Default for Targets<P> {
+impl<P> Default for ProcessTable<P> {
     fn default() -> Self {
         let ends = epoll::create(CreateFlags::CLOEXEC).ok();
-        Targets { processes: BTreeMap::new(), next_id: 0, ends, postponed: Postponed::default() }
+        ProcessTable {
+            processes: BTreeMap::new(),
+            next_id: 0,
+            ends,
+            postponed: Postponed::default(),
+        }
     }
 }
 
-impl<P: Deref<Target = HeldProcess>> Targets<P> {
+impl<P: Deref<Target = HeldProcess>> ProcessTable<P> {
     pub fn add(&mut self, process: P) -> TargetId {
         let id = TargetId(self.next_id);
         self.next_id += 1;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, BLOCK_SIZE, EARLY_DIVISOR, Nanos, PAGE_SIZE, PageMask};
 
-const PAGES: usize = (BLOCK_SIZE / PAGE_SIZE) as usize;
+const BLOCK_PAGES: usize = (BLOCK_SIZE / PAGE_SIZE) as usize;
 /// Largest stamp. Stamps are seconds, counted from 1. When they run out, all stamps older than half of this
 /// range become equally old.
-const LAST: u64 = u16::MAX as u64;
+const LAST_STAMP: u64 = u16::MAX as u64;
 
 /// The known touches of the pages of a block.
 #[derive(Debug)]
@@ -16,9 +16,9 @@ struct BlockStamps {
     /// pages that were young at their last reading, and that isotherm has not cleared since
     young: PageMask,
     /// for a young page the second in which it was found young, else that of its last clear; 0: it was never young
-    at: [u16; PAGES],
+    at: [u16; BLOCK_PAGES],
     /// seconds between these two, before the last clear
-    doubt: [u8; PAGES],
+    doubt: [u8; BLOCK_PAGES],
 }
 
 /// The last touches of pages. It needs three bytes for each page of a block in which any page was young: 800 KiB
@@ -86,7 +86,7 @@ impl TouchHistory {
     /// [`TouchHistory`]. A page that was young at its last reading counts as still young.
     pub fn recent(&self, start: u64, time: Duration, now: Nanos) -> PageMask {
         if now.since(self.since) < time {
-            return PageMask::span(0, PAGES);
+            return PageMask::span(0, BLOCK_PAGES);
         }
         let Some(block) = self.blocks.get(&start) else { return PageMask::default() };
         // In ms, because this is computed for each page of each look.
@@ -98,7 +98,7 @@ impl TouchHistory {
             at > 0 && now.saturating_sub((at - 1) * 1000) + doubt.min(early) < time
         };
         // If another program has cleared a young page since the last reading, isotherm has not recorded that.
-        block.young.or(&PageMask::of(PAGES, touched))
+        block.young.or(&PageMask::of(BLOCK_PAGES, touched))
     }
 
     /// Forgets blocks without any mapped memory.
@@ -107,19 +107,22 @@ impl TouchHistory {
     }
 
     fn block(&mut self, start: u64) -> &mut BlockStamps {
-        let unknown =
-            || BlockStamps { young: PageMask::default(), at: [0; PAGES], doubt: [0; PAGES] };
+        let unknown = || BlockStamps {
+            young: PageMask::default(),
+            at: [0; BLOCK_PAGES],
+            doubt: [0; BLOCK_PAGES],
+        };
         self.blocks.entry(start).or_insert_with(unknown)
     }
 
-    /// The second of `now`, rounded, from 1 to [`LAST`].
+    /// The second of `now`, rounded, from 1 to [`LAST_STAMP`].
     fn second(&mut self, now: Nanos) -> u16 {
         let second = (now.since(self.zero) + Duration::from_millis(500)).as_secs() + 1;
-        if second <= LAST {
+        if second <= LAST_STAMP {
             return second as u16;
         }
         // The stamps are moved to a later origin. Touches before that origin become equally old.
-        let shift = second - LAST / 2;
+        let shift = second - LAST_STAMP / 2;
         self.zero = self.zero + Duration::from_secs(shift);
         let less = u16::try_from(shift).unwrap_or(u16::MAX);
         let stamps = self.blocks.values_mut().flat_map(|block| &mut block.at);

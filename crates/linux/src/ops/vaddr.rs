@@ -12,10 +12,10 @@ use isotherm_core::{
 use super::clear::{check_folios, clear};
 use super::epochs::{Epochs, Scope};
 use super::held::AttachError;
-use super::process::Process;
+use super::process::VaddrTarget;
 use super::processes::{Hold, hold_by_targets};
 use super::survey::{PressureCache, Price, measure_price};
-use super::targets::Targets;
+use super::targets::ProcessTable;
 use super::window::read_windows;
 use crate::act::PageTimes;
 use crate::proc;
@@ -39,7 +39,7 @@ pub struct Vaddr {
     pub(crate) clearing: Clearing,
     epochs: Epochs,
     pub(crate) root: PathBuf,
-    pub(crate) targets: Targets<Process>,
+    pub(crate) targets: ProcessTable<VaddrTarget>,
     pub(crate) cpu: CpuLaps,
     pub(super) pressure: PressureCache,
     /// The last read of all memory ended early.
@@ -90,7 +90,7 @@ impl Vaddr {
             pressure: PressureCache::new(&root),
             ended_early: false,
             root,
-            targets: Targets::default(),
+            targets: ProcessTable::default(),
             cpu: CpuLaps::begin(),
             page_times: PageTimes::default(),
         }
@@ -139,7 +139,7 @@ impl Vaddr {
 impl Hold for Vaddr {
     fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
         let cold = self.clearing == Clearing::Cold;
-        let process = Process::attach(&mut self.walker, &self.root, pid, cold)?;
+        let process = VaddrTarget::attach(&mut self.walker, &self.root, pid, cold)?;
         Ok(self.targets.add(process))
     }
 

@@ -3,11 +3,11 @@
 use isotherm_core::{AddrRange, Ask, Nanos, OpsError, PAGE_SIZE, PageMask, Seen, Unknown};
 
 use super::epochs::{CandidatePage, Epochs};
-use super::process::Process;
-use super::shape::{Pages, Plan, plan};
+use super::process::VaddrTarget;
+use super::shape::{ClearPlan, WindowPages, plan};
 use crate::sys::monotonic;
-use crate::walker::{Answer, Walker, Want};
-use crate::x86::{Entry, Level};
+use crate::walker::{Walker, Want, WindowAnswer};
+use crate::x86::{LeafEntry, Level};
 
 /// One window after reading.
 pub(super) struct Window {
@@ -27,13 +27,13 @@ pub(super) struct Work {
     /// pages to look up in epochs
     asked: Vec<CandidatePage>,
     pub partial: PageMask,
-    pub clear: Plan,
+    pub clear: ClearPlan,
 }
 
 /// Reads the windows of `asks`; returns none if the process has ended or has been replaced.
 pub(super) fn read_windows(
     walker: &mut Walker,
-    process: &mut Process,
+    process: &mut VaddrTarget,
     epochs: &Epochs,
     asks: &[Ask],
 ) -> Result<Vec<Window>, OpsError> {
@@ -56,7 +56,7 @@ pub(super) fn read_windows(
 
 /// The information to request for a window. The folio of a page reports how often the page is mapped: this is
 /// requested for windows with a young page, and where the check is worthwhile.
-fn want(process: &mut Process, epochs: &Epochs, ask: &Ask) -> Want {
+fn want(process: &mut VaddrTarget, epochs: &Epochs, ask: &Ask) -> Want {
     let mapping = process.mapping_at(ask.range.start).map(|m| (m.range.start, m.unknown));
     let Some((area, unknown)) = mapping else { return Want::FoliosIfYoung };
     let by_epoch = match unknown {
@@ -71,18 +71,18 @@ fn want(process: &mut Process, epochs: &Epochs, ask: &Ask) -> Want {
 /// Which of the first `pages` pages are resident, and which of those are young. The zero page is mapped, but it
 /// is not memory of the process.
 pub(super) fn resident_and_young(
-    answer: &Answer<'_>,
+    answer: &WindowAnswer<'_>,
     pages: usize,
     zero_frames: &[u64],
 ) -> (PageMask, PageMask) {
-    let is_memory = |e: Entry| e.is_resident() && !zero_frames.contains(&e.frame());
+    let is_memory = |e: LeafEntry| e.is_resident() && !zero_frames.contains(&e.frame());
     let (mut resident, mut young) = (PageMask::default(), PageMask::default());
     match answer.level {
         Level::Pte => {
             for (i, &raw) in answer.entries.iter().enumerate().take(pages) {
-                if is_memory(Entry(raw)) {
+                if is_memory(LeafEntry(raw)) {
                     resident.insert(i);
-                    if Entry(raw).is_young() {
+                    if LeafEntry(raw).is_young() {
                         young.insert(i);
                     }
                 }
@@ -106,8 +106,8 @@ impl Window {
 
     fn read(
         ask: &Ask,
-        answer: &Answer<'_>,
-        process: &mut Process,
+        answer: &WindowAnswer<'_>,
+        process: &mut VaddrTarget,
         cover_all: bool,
         asked: bool,
         zero_frames: &[u64],
@@ -141,7 +141,7 @@ impl Window {
         };
         let clearable = young.without(&unclearable);
         let (level, mapped) = (answer.level, &resident);
-        let pages = Pages { window: range, area, level, mapped, young: &clearable };
+        let pages = WindowPages { window: range, area, level, mapped, young: &clearable };
         let clear = plan(&pages, |i| answer.folio(i));
         let why = match (locked, cover_all) {
             (true, _) => Unknown::Mlocked,

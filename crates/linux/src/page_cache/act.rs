@@ -13,7 +13,7 @@ use super::OVERLAYFS;
 use crate::sys::{CacheStat, Stopwatch, access_mapped, cachestat};
 
 /// Size of a step, and the alignment of its end: no folio of the page cache is larger.
-const STEP: u64 = 2 << 20;
+const STEP_BYTES: u64 = 2 << 20;
 
 /// Read-ahead of a device that does not report it: the kernel's default.
 const READ_AHEAD: u64 = 128 << 10;
@@ -70,7 +70,7 @@ impl FileAction {
         let mut done = Applied::default();
         let mut at = part.start;
         while at < part.end && (at == part.start || watch.wall() < budget.time) {
-            let end = align_down(at.saturating_add(STEP), STEP).min(part.end);
+            let end = align_down(at.saturating_add(STEP_BYTES), STEP_BYTES).min(part.end);
             let left = budget.bytes.saturating_sub(done.tried) / PAGE_SIZE;
             let within = self.within(file, AddrRange::new(at, end), left);
             let stepped = within.and_then(|step| Ok((step, self.step(file, step)?)));
@@ -169,7 +169,7 @@ impl FileAction {
 fn read_ahead(file: &File) -> u64 {
     let device = rustix::fs::fstat(file).map(|stat| stat.st_dev);
     let kib = device.ok().and_then(|device| read_ahead_kib("/sys".as_ref(), device));
-    kib.map_or(READ_AHEAD, |kib| kib << 10).clamp(PAGE_SIZE, STEP)
+    kib.map_or(READ_AHEAD, |kib| kib << 10).clamp(PAGE_SIZE, STEP_BYTES)
 }
 
 /// The read-ahead of a device in KiB: of a disk or of a network file system by its own name, of a partition by that of

@@ -164,12 +164,12 @@ pub struct CachedRange {
     /// pages that are being written to the disk
     pub writeback: u32,
     /// one of the cached pages, chosen by a hash; none if it has just left the cache
-    pub sample: Option<Sample>,
+    pub sample: Option<PageMarks>,
 }
 
 /// The marks of the kernel on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sample {
+pub struct PageMarks {
     /// `PG_referenced`: it was read once, or once more since it was activated
     pub referenced: bool,
     /// `PG_active`: it was read at least twice, if MGLRU is off
@@ -507,7 +507,7 @@ impl PageCache {
 fn part(node: &types::cache_node) -> CachedRange {
     // `enum sample` in `cache.bpf.c`.
     let is = |bit: u32| node.sample & bit != 0;
-    let sample = is(1).then(|| Sample {
+    let sample = is(1).then(|| PageMarks {
         referenced: is(2),
         active: is(4),
         workingset: is(8),

@@ -24,7 +24,7 @@ const WHOLE_FILE: u32 = 63;
 /// Marks are 0 at first, which must not be the last interval.
 const FIRST_INTERVAL: u32 = 2;
 /// Maximum number of counts that one system call reads from the kernel.
-const BATCH: u32 = 4096;
+const BATCH_COUNTS: u32 = 4096;
 
 /// Counts which file is read how often, on the whole machine. It does not observe reads of tmpfs, accesses through
 /// mappings, and reads that bypass the page cache.
@@ -277,7 +277,7 @@ impl ReadCounter {
         ring.add(&self.skel.maps.trace, push).map_err(failed)?;
         ring.build().and_then(|ring| ring.consume()).map_err(failed)?;
         let map = &self.skel.maps.totals;
-        let totals = map.lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+        let totals = map.lookup_and_delete_batch(BATCH_COUNTS, MapFlags::ANY, MapFlags::ANY);
         let word = |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
         let pages = totals.map_err(failed)?;
         let pages = pages.filter_map(|(file, pages)| Some((word(&file)?, word(&pages)?))).collect();
@@ -308,7 +308,7 @@ impl ReadCounter {
             bss.interval = bss.interval.saturating_add(1);
         }
         let map = &self.skel.maps.counts;
-        let batches = map.lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+        let batches = map.lookup_and_delete_batch(BATCH_COUNTS, MapFlags::ANY, MapFlags::ANY);
         Ok(batches.map_err(failed)?.filter_map(|(key, count)| access_count(&key, &count)).collect())
     }
 }

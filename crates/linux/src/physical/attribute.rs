@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isotherm_core::AddrRange;
 
-use super::Stretch;
+use super::RamRange;
 use crate::proc::{MemoryBlock, Zone};
 
 /// Cuts `ram` (sorted, disjoint) at the borders of zones. The spans of zones may overlap, as on machines that
@@ -16,7 +16,7 @@ pub(super) fn attribute(
     zones: &[Zone],
     block_size: Option<u64>,
     mut block: impl FnMut(u64) -> MemoryBlock,
-) -> Vec<Stretch> {
+) -> Vec<RamRange> {
     let spans: Vec<Span<'_>> = zones.iter().filter_map(Span::of).collect();
     let mut borders: Vec<u64> = spans.iter().flat_map(|s| [s.range.start, s.range.end]).collect();
     borders.sort_unstable();
@@ -76,7 +76,7 @@ fn blocks(range: AddrRange, size: u64) -> impl Iterator<Item = (u64, AddrRange)>
 }
 
 #[derive(Default)]
-struct Stretches(Vec<Stretch>);
+struct Stretches(Vec<RamRange>);
 
 impl Stretches {
     /// Adds a piece. Extends the last one if the zone is the same.
@@ -89,7 +89,7 @@ impl Stretches {
             {
                 last.range.end = range.end;
             }
-            _ => self.0.push(Stretch { range, node: span.node, zone: Arc::from(span.zone) }),
+            _ => self.0.push(RamRange { range, node: span.node, zone: Arc::from(span.zone) }),
         }
     }
 }
@@ -111,8 +111,8 @@ mod tests {
         parse_zoneinfo(&text).unwrap().zones.remove(0)
     }
 
-    fn reported(stretches: &[Stretch]) -> Vec<(u32, &str, u64, u64)> {
-        let reported = |s: &Stretch| (s.range.start / MIB, s.range.end / MIB);
+    fn reported(stretches: &[RamRange]) -> Vec<(u32, &str, u64, u64)> {
+        let reported = |s: &RamRange| (s.range.start / MIB, s.range.end / MIB);
         stretches.iter().map(|s| (s.node, &*s.zone, reported(s).0, reported(s).1)).collect()
     }
 
@@ -168,7 +168,8 @@ mod tests {
             prop_assert!(got.is_sorted_by(|a, b| a.range.end <= b.range.start));
             for mib in 0..3100 {
                 let holds = |r: &AddrRange| r.contains(mib * MIB);
-                let spanned = |s: &&Stretch| zones.iter().any(|z| z.node == s.node && z.span().is_some_and(|r| holds(&r)));
+                let on = |node| zones.iter().filter(move |z| z.node == node);
+                let spanned = |s: &&RamRange| on(s.node).any(|z| z.span().is_some_and(|r| holds(&r)));
                 let stretch = got.iter().find(|s| holds(&s.range));
                 let want = ram.iter().any(holds) && zones.iter().any(|z| z.span().is_some_and(|r| holds(&r)));
                 prop_assert_eq!(stretch.is_some(), want);

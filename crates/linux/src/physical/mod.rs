@@ -18,7 +18,7 @@ const MAX_STRETCHES: usize = 65_536;
 
 /// Adjacent System RAM of one zone of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stretch {
+pub struct RamRange {
     /// physical addresses, page-aligned
     pub range: AddrRange,
     /// its node
@@ -27,7 +27,7 @@ pub struct Stretch {
     pub zone: Arc<str>,
 }
 
-impl Stretch {
+impl RamRange {
     /// A mapping of the machine's memory, named by node and zone: `node 1 Normal`.
     #[must_use]
     pub fn mapping(&self) -> Mapping {
@@ -80,7 +80,7 @@ fn list(nodes: &[u32]) -> String {
 ///
 /// # Errors
 /// If `/proc/iomem` or `/proc/zoneinfo` does not show it; the former requires `CAP_SYS_ADMIN`.
-pub fn physical_memory(root: &Path) -> Result<Vec<Stretch>, PhysicalError> {
+pub fn physical_memory(root: &Path) -> Result<Vec<RamRange>, PhysicalError> {
     let ram = system_ram(root)?;
     let mut ram: Vec<AddrRange> = ram.iter().filter_map(|r| whole_pages(r.start, r.end)).collect();
     ram.sort();

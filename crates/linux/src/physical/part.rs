@@ -2,7 +2,7 @@
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
 
-use super::{PhysicalError, Stretch};
+use super::{PhysicalError, RamRange};
 
 /// A part of physical memory. All memory if neither nodes nor ranges are given; if both are, their
 /// intersection.
@@ -19,7 +19,7 @@ impl PhysicalSelection {
     ///
     /// # Errors
     /// If a node or a range has no memory, or if nothing remains.
-    pub fn of(&self, memory: &[Stretch]) -> Result<Vec<Stretch>, PhysicalError> {
+    pub fn of(&self, memory: &[RamRange]) -> Result<Vec<RamRange>, PhysicalError> {
         for &node in &self.nodes {
             if !memory.iter().any(|s| s.node == node) {
                 let mut have: Vec<u32> = memory.iter().map(|s| s.node).collect();
@@ -41,10 +41,10 @@ impl PhysicalSelection {
         };
         let of_nodes =
             memory.iter().filter(|s| self.nodes.is_empty() || self.nodes.contains(&s.node));
-        let within = |s: &Stretch, range: &AddrRange| {
-            Some(Stretch { range: s.range.intersect(range)?, ..s.clone() })
+        let within = |s: &RamRange, range: &AddrRange| {
+            Some(RamRange { range: s.range.intersect(range)?, ..s.clone() })
         };
-        let chosen: Vec<Stretch> = of_nodes
+        let chosen: Vec<RamRange> = of_nodes
             .flat_map(|s| ranges.iter().filter_map(move |range| within(s, range)))
             .collect();
         if chosen.is_empty() { Err(PhysicalError::Apart) } else { Ok(chosen) }
@@ -79,8 +79,8 @@ fn joined(mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
 mod tests {
     use super::*;
 
-    fn memory() -> Vec<Stretch> {
-        let stretch = |start, end, node| Stretch {
+    fn memory() -> Vec<RamRange> {
+        let stretch = |start, end, node| RamRange {
             range: AddrRange::new(start, end),
             node,
             zone: "Normal".into(),

@@ -55,13 +55,15 @@ pub use page_idle::IdleBitmap;
 pub use pagemap::{Pagemap, PagemapEntry, has_soft_dirty};
 pub use pagetypeinfo::{Pageblocks, pagetypeinfo};
 pub use ram::{Ram, system_ram};
-pub use smaps::{Usage, parse as parse_smaps, usage};
+pub use smaps::{AreaUsage, parse as parse_smaps, usage};
 pub use stat::{Resident, Stat, comm, command, cut_comm, resident, stat};
 pub(crate) use status::status_field;
 pub use status::{effective_capabilities, locked, swapped};
 pub use threads::{ThreadTime, is_runnable, thread_comm, threads, tids};
 pub use vmstat::vmstat;
-pub use zoneinfo::{Counters, Pageset, Watermarks, Zone, ZoneInfo, parse_zoneinfo, zoneinfo};
+pub use zoneinfo::{
+    Counters, Pageset, ReportedWatermarks, Zone, ZoneInfo, parse_zoneinfo, zoneinfo,
+};
 
 /// A kernel interface could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +136,7 @@ pub(crate) fn pid_file(root: &Path, pid: i32, name: &str) -> PathBuf {
 }
 
 /// Files of the kernel report no size. This buffer suffices to read most of them at once.
-const FIRST: usize = 4096;
+const FIRST_BUFFER: usize = 4096;
 
 /// Reads a whole file of at most `limit` bytes as text. Bytes that are not UTF-8 are replaced.
 fn read_limited(path: &Path, limit: u64) -> Result<String, ProcError> {
@@ -168,7 +170,7 @@ fn read_lines(
 /// Reads a whole file as [`read_limited`] does, and returns the original error.
 pub(crate) fn read_up_to(path: &Path, limit: u64) -> io::Result<String> {
     use std::io::Read;
-    let mut bytes = Vec::with_capacity(FIRST);
+    let mut bytes = Vec::with_capacity(FIRST_BUFFER);
     std::fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

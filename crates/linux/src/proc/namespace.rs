@@ -27,13 +27,13 @@ pub fn check_namespace(root: &Path) -> Result<(), ProcError> {
 }
 
 /// The inode number of the initial pid namespace, `PROC_PID_INIT_INO`.
-const FIRST: u64 = 0xefff_fffc;
+const INITIAL_PID_NS: u64 = 0xefff_fffc;
 
 /// Whether pids here are those that the kernel shows in sysfs: those of the initial pid namespace.
 #[must_use]
 pub fn is_first_namespace(root: &Path) -> bool {
     // Without namespaces there is only one.
-    fs::metadata(root.join("proc/self/ns/pid")).map_or(true, |m| m.ino() == FIRST)
+    fs::metadata(root.join("proc/self/ns/pid")).map_or(true, |m| m.ino() == INITIAL_PID_NS)
 }
 
 /// The pid of process `pid` in its own pid namespace, the innermost one.

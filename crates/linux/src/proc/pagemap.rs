@@ -102,7 +102,7 @@ impl Pagemap {
         out.truncate(before);
         let mut at = range.start;
         while at < range.end && out.len() < limit {
-            let part = AddrRange::new(at, range.end.min(at + PART));
+            let part = AddrRange::new(at, range.end.min(at + READ_SPAN));
             let entries = self.read(part).enumerate().filter(|(_, e)| e.is_present());
             let pages = entries.map(|(i, _)| at + i as u64 * PAGE_SIZE);
             out.extend(join_touching(pages.map(|p| AddrRange::new(p, p + PAGE_SIZE))));
@@ -113,4 +113,4 @@ impl Pagemap {
 }
 
 /// Bytes of memory that one read of the file covers.
-const PART: u64 = 128 << 20;
+const READ_SPAN: u64 = 128 << 20;

@@ -28,13 +28,13 @@ pub fn pagetypeinfo(root: &Path) -> Result<Vec<Pageblocks>, ProcError> {
     parse(&text).map_err(|line| ProcError::parse(&path, line))
 }
 
-const TABLE: &str = "Number of blocks type";
+const BLOCKS_HEADING: &str = "Number of blocks type";
 
 /// Each node has two tables; the second has the pageblocks.
 fn parse(text: &str) -> Result<Vec<Pageblocks>, &str> {
     let (mut types, mut out) = (Vec::new(), Vec::new());
     for line in text.lines() {
-        if let Some(head) = line.strip_prefix(TABLE) {
+        if let Some(head) = line.strip_prefix(BLOCKS_HEADING) {
             types = head.split_whitespace().collect();
         } else if line.starts_with("Node ") && !types.is_empty() {
             out.push(row(line, &types).ok_or(line)?);

@@ -11,7 +11,7 @@ const LIMIT: u64 = 256 << 20;
 
 /// One area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
+pub struct AreaUsage {
     /// its addresses
     pub range: AddrRange,
     /// resident bytes
@@ -22,7 +22,7 @@ pub struct Usage {
     pub vm_flags: u64,
 }
 
-impl Usage {
+impl AreaUsage {
     /// Whether the process has locked it (`mlock`).
     #[must_use]
     pub fn is_locked(&self) -> bool {
@@ -34,7 +34,7 @@ impl Usage {
 ///
 /// # Errors
 /// If the file cannot be read or parsed.
-pub fn usage(root: &Path, pid: i32) -> Result<Vec<Usage>, ProcError> {
+pub fn usage(root: &Path, pid: i32) -> Result<Vec<AreaUsage>, ProcError> {
     let path = pid_file(root, pid, "smaps");
     let mut areas = Vec::new();
     read_lines(&path, LIMIT, |line| add(&mut areas, line))?;
@@ -45,17 +45,17 @@ pub fn usage(root: &Path, pid: i32) -> Result<Vec<Usage>, ProcError> {
 ///
 /// # Errors
 /// The first line that cannot be parsed.
-pub fn parse(text: &str) -> Result<Vec<Usage>, String> {
+pub fn parse(text: &str) -> Result<Vec<AreaUsage>, String> {
     let mut areas = Vec::new();
     text.lines().try_for_each(|line| add(&mut areas, line).ok_or_else(|| line.to_owned()))?;
     Ok(areas)
 }
 
 /// Adds what a line says. None if it cannot be parsed.
-fn add(areas: &mut Vec<Usage>, line: &str) -> Option<()> {
+fn add(areas: &mut Vec<AreaUsage>, line: &str) -> Option<()> {
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
     if let Some(range) = addresses(word) {
-        areas.push(Usage { range, resident: 0, referenced: 0, vm_flags: 0 });
+        areas.push(AreaUsage { range, resident: 0, referenced: 0, vm_flags: 0 });
         return Some(());
     }
     let area = areas.last_mut()?;

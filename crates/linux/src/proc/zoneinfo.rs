@@ -33,7 +33,7 @@ pub struct Zone {
     /// free pages, without those on per-CPU lists
     pub free: u64,
     /// the limits with which the kernel compares free pages
-    pub watermarks: Watermarks,
+    pub watermarks: ReportedWatermarks,
     /// pages from the first to the last, including holes
     pub spanned: u64,
     /// pages from the first to the last, without holes
@@ -56,7 +56,7 @@ pub struct Zone {
 
 /// The watermarks of a zone in pages, as the kernel uses them: including `boost`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Watermarks {
+pub struct ReportedWatermarks {
     /// temporary addition to all watermarks after fragmentation
     pub boost: Option<u64>,
     /// below it only reclaim and urgent requests may allocate
@@ -201,7 +201,8 @@ impl Raw {
         let (present, managed) = (must("present")?, must("managed")?);
         let (min, low, high) = (must("min")?, must("low")?, must("high")?);
         let mut may = |name| counters.remove(name);
-        let watermarks = Watermarks { boost: may("boost"), min, low, high, promo: may("promo") };
+        let watermarks =
+            ReportedWatermarks { boost: may("boost"), min, low, high, promo: may("promo") };
         let unreclaimable = may("node_unreclaimable").or_else(|| may("all_unreclaimable"));
         Ok(Zone {
             free,

@@ -3,7 +3,7 @@
 use isotherm_core::AddrRange;
 
 use super::{View, mismatch, order0};
-use crate::walker::{Plain, Reader, Span, WalkError, Walker, own_pid, pages_in_block};
+use crate::walker::{Plain, Span, SpanReader, WalkError, Walker, own_pid, pages_in_block};
 use crate::x86::Level;
 
 /// A page as the bits of a block describe it.
@@ -50,7 +50,7 @@ fn bits_of(view: &View, zero: Option<u64>) -> Bits {
 fn read(walker: &mut Walker, range: AddrRange, pages: usize) -> Result<Vec<Bits>, WalkError> {
     let spans = [Span { range, plain: Plain::Everywhere }];
     let mut blocks = Vec::new();
-    let mut reader = Reader::new(&spans);
+    let mut reader = SpanReader::new(&spans);
     while reader.run(walker, own_pid(), &mut blocks)?.is_some() {}
     // The reader returns no block if its table changed during the read.
     let [block] = blocks[..] else { return Ok(Vec::new()) };

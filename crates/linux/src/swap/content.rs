@@ -29,7 +29,7 @@ pub struct SwappedProcess {
 
 /// The content of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Content {
+pub struct SwapContent {
     /// the device
     pub device: PathBuf,
     /// the name that it was given when it was made
@@ -41,7 +41,7 @@ pub struct Content {
     pub holders: Vec<SwappedProcess>,
 }
 
-impl fmt::Display for Content {
+impl fmt::Display for SwapContent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let device = self.device.display();
         let name = self.name.as_ref().map_or_else(String::new, |n| format!(" (--name {n})"));
@@ -68,11 +68,11 @@ fn list<'a>(holders: impl Iterator<Item = &'a SwappedProcess>) -> String {
     if more > 0 { format!("{named} and {more} more") } else { named }
 }
 
-impl Content {
+impl SwapContent {
     /// The current content; `caller` and its descendants are not foreign.
     pub fn of(root: &Path, device: PathBuf, name: Option<String>, caller: Option<i32>) -> Self {
         let used = used(root, &device);
-        let mut content = Content { device, name, used, holders: Vec::new() };
+        let mut content = SwapContent { device, name, used, holders: Vec::new() };
         if used == 0 {
             return content;
         }
@@ -254,8 +254,8 @@ mod tests {
         root
     }
 
-    fn content(root: &tempfile::TempDir, caller: i32) -> Content {
-        Content::of(root.path(), root.path().join("dev/zram7"), Some("x".into()), Some(caller))
+    fn content(root: &tempfile::TempDir, caller: i32) -> SwapContent {
+        SwapContent::of(root.path(), root.path().join("dev/zram7"), Some("x".into()), Some(caller))
     }
 
     const V2: &str = "26 23 0:24 / /cg rw - cgroup2 cgroup2 rw\n";

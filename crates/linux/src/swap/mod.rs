@@ -11,7 +11,7 @@ mod zram;
 
 use std::path::Path;
 
-pub use content::{Content, SwappedProcess, is_compressed, time_of_fault};
+pub use content::{SwapContent, SwappedProcess, is_compressed, time_of_fault};
 pub use error::SwapError;
 pub use notes::{Restore, restore, restore_left, set_up};
 

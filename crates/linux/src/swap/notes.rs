@@ -9,7 +9,7 @@ use isotherm_core::{PAGE_SIZE, align_down};
 use serde::{Deserialize, Serialize};
 
 use super::checked;
-use super::content::Content;
+use super::content::SwapContent;
 use super::error::SwapError;
 use super::zram::Zram;
 use crate::state::{self, boot_id};
@@ -182,7 +182,7 @@ pub struct Restore<'a> {
 pub fn restore(
     root: &Path,
     o: &Restore<'_>,
-    tell: &mut dyn FnMut(&Content),
+    tell: &mut dyn FnMut(&SwapContent),
 ) -> Result<Vec<PathBuf>, SwapError> {
     let path = place(root, o.name)?;
     // The processes in swap of a killed owner can no longer be attributed to it, so they are not checked.
@@ -190,7 +190,7 @@ pub fn restore(
         None => take_away_left(root, tell),
         Some(_) => Ok(Vec::new()),
     };
-    let mut check = |content: &Content| {
+    let mut check = |content: &SwapContent| {
         tell(content);
         if o.force { Ok(()) } else { content.check_foreign() }
     };
@@ -215,7 +215,10 @@ pub fn restore_left(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
     take_away_left(root, &mut |_| ())
 }
 
-fn take_away_left(root: &Path, tell: &mut dyn FnMut(&Content)) -> Result<Vec<PathBuf>, SwapError> {
+fn take_away_left(
+    root: &Path,
+    tell: &mut dyn FnMut(&SwapContent),
+) -> Result<Vec<PathBuf>, SwapError> {
     let dir = root.join(DIR);
     let entries = match fs::read_dir(&dir) {
         Ok(entries) => entries,
@@ -232,7 +235,7 @@ fn take_away_left(root: &Path, tell: &mut dyn FnMut(&Content)) -> Result<Vec<Pat
         // A live owner holds the lock, and removes the swap itself.
         let taken = lock(&path, false).and_then(|locked| match locked {
             Locked::Ours(file) => {
-                let mut check = |content: &Content| {
+                let mut check = |content: &SwapContent| {
                     tell(content);
                     Ok(())
                 };
@@ -254,7 +257,7 @@ fn take_away(
     path: &Path,
     file: &File,
     o: &Restore<'_>,
-    check: &mut dyn FnMut(&Content) -> Result<(), SwapError>,
+    check: &mut dyn FnMut(&SwapContent) -> Result<(), SwapError>,
 ) -> Result<Option<PathBuf>, SwapError> {
     let boot_id = boot_id(root).map_err(|e| failed("mark", path, e))?;
     let noted = read(file, path)?.filter(|n| n.boot_id == boot_id);
@@ -273,7 +276,7 @@ fn take_away(
         let noted = path.to_owned();
         return Err(SwapError::NotOurs { device: zram.device(), bytes, noted });
     }
-    let content = Content::of(root, zram.device(), o.name.map(str::to_owned), o.caller);
+    let content = SwapContent::of(root, zram.device(), o.name.map(str::to_owned), o.caller);
     check(&content)?;
     content.check_fits(root)?;
     zram.remove()?;
@@ -361,7 +364,7 @@ mod tests {
         assert!(said.contains("swap restore --name web"), "{said}");
         let mut contents = Vec::new();
         let said =
-            restore(root.path(), &by("web"), &mut |c: &Content| contents.push(c.to_string()));
+            restore(root.path(), &by("web"), &mut |c: &SwapContent| contents.push(c.to_string()));
         assert!(matches!(said, Err(SwapError::Off { .. })), "here is no such device: {said:?}");
         assert!(contents[0].contains("zram7 (--name web) holds 0.0 MiB"), "{contents:?}");
         for bad in ["", ".x", "a/b", "a b", &"x".repeat(65)] {

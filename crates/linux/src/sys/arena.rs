@@ -12,7 +12,7 @@ use super::OwnPages;
 /// The kind of the pages, and whether a forked child inherits them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Backing {
+pub enum ArenaKind {
     /// base pages; a forked child does not have them
     Base,
     /// huge pages as far as they fit; a forked child does not have them
@@ -65,12 +65,12 @@ impl Arena {
     ///
     /// # Errors
     /// Those of `madvise`.
-    pub fn back(&self, range: AddrRange, backing: Backing) -> io::Result<()> {
+    pub fn back(&self, range: AddrRange, backing: ArenaKind) -> io::Result<()> {
         let pages = range.start / PAGE_SIZE..range.end / PAGE_SIZE;
-        let huge = backing == Backing::Huge;
+        let huge = backing == ArenaKind::Huge;
         let size = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         self.pages.advise(pages.clone(), size)?;
-        if backing == Backing::Inherited {
+        if backing == ArenaKind::Inherited {
             return Ok(());
         }
         self.pages.advise(pages, Advice::LinuxDontFork)

@@ -22,7 +22,7 @@ mod swapon;
 mod touch;
 mod transient;
 
-pub use arena::{Arena, Backing};
+pub use arena::{Arena, ArenaKind};
 pub use cached::{CacheStat, access_mapped, cachestat, mincore};
 pub use clock::{CpuLaps, Stopwatch, monotonic, own_cpu, process_cpu, thread_cpu};
 pub use cpus::{online_cpu_list, online_cpus};
@@ -34,7 +34,7 @@ pub use mempolicy::{
     set_policy_unreadable,
 };
 pub use move_pages::{STATUS_NOT_STORED, move_pages, page_nodes};
-pub use node_mask::{MAX_NODES, NodeMask};
+pub use node_mask::{MAX_KERNEL_NODES, NodeMask};
 pub(crate) use own_pages::OwnPages;
 pub use pagemap_scan::{PageState, page_state, pagemap_entry, resident_ranges};
 pub use peer::{Peer, peer};

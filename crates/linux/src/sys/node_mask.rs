@@ -1,10 +1,10 @@
 //! Sets of nodes, in the form of system calls.
 
 /// Maximum number of nodes in the kernel.
-pub const MAX_NODES: u32 = 1024;
-const WORDS: usize = MAX_NODES as usize / 64;
+pub const MAX_KERNEL_NODES: u32 = 1024;
+const WORDS: usize = MAX_KERNEL_NODES as usize / 64;
 
-/// A set of nodes below [`MAX_NODES`].
+/// A set of nodes below [`MAX_KERNEL_NODES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodeMask([u64; WORDS]);
 
@@ -24,16 +24,16 @@ impl NodeMask {
     /// The nodes in ascending order.
     pub fn nodes(&self) -> impl Iterator<Item = u32> + '_ {
         let is_in = |&n: &u32| self.0.get(n as usize / 64).is_some_and(|w| w >> (n % 64) & 1 == 1);
-        (0..MAX_NODES).filter(is_in)
+        (0..MAX_KERNEL_NODES).filter(is_in)
     }
 
     /// Its words, and the number of bits for the kernel: one more, because the kernel subtracts one.
     pub(super) fn raw(&self) -> (*const u64, libc::c_ulong) {
-        (self.0.as_ptr(), libc::c_ulong::from(MAX_NODES) + 1)
+        (self.0.as_ptr(), libc::c_ulong::from(MAX_KERNEL_NODES) + 1)
     }
 
     pub(super) fn raw_mut(&mut self) -> (*mut u64, libc::c_ulong) {
-        (self.0.as_mut_ptr(), libc::c_ulong::from(MAX_NODES) + 1)
+        (self.0.as_mut_ptr(), libc::c_ulong::from(MAX_KERNEL_NODES) + 1)
     }
 }
 

@@ -18,7 +18,7 @@ const PAGE_IS_PFNZERO: u64 = 1 << 5;
 /// A huge page, mapped by one entry.
 const PAGE_IS_HUGE: u64 = 1 << 6;
 /// Bytes to scan in one call. During the call the process cannot map memory.
-const PART: u64 = 1 << 30;
+const SCAN_SPAN: u64 = 1 << 30;
 /// Maximum number of ranges in one call.
 const RANGES: usize = 1024;
 
@@ -64,7 +64,7 @@ pub fn resident_ranges(
     let mut resident = Vec::new();
     let mut at = range.start;
     while at < range.end && out.len() + resident.len() < limit {
-        let end = range.end.min(at.saturating_add(PART));
+        let end = range.end.min(at.saturating_add(SCAN_SPAN));
         let mut arg = ScanArg {
             size: size_of::<ScanArg>() as u64,
             start: at,

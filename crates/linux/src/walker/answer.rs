@@ -4,10 +4,10 @@ use isotherm_core::{AddrRange, PAGE_SIZE};
 
 use super::{MAX_ENTRIES, MAX_WINDOWS};
 use crate::skel::types;
-use crate::x86::{Entry, Folio, HUGE_SIZE, Level};
+use crate::x86::{Folio, HUGE_SIZE, LeafEntry, Level};
 
 /// Pages that one table maps.
-const TABLE: u64 = HUGE_SIZE / PAGE_SIZE;
+const TABLE_PAGES: u64 = HUGE_SIZE / PAGE_SIZE;
 
 /// Identifies a process and its address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct MapChanges(u64, u64);
 
 /// The answer for one window.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer<'a> {
+pub struct WindowAnswer<'a> {
     /// where the walk ended
     pub level: Level,
     /// one entry per page for [`Level::Pte`], otherwise one entry in total
@@ -47,12 +47,12 @@ pub struct Answer<'a> {
     counts_pages: bool,
 }
 
-impl Answer<'_> {
+impl WindowAnswer<'_> {
     /// The entry for the page at `index` of the window.
     #[must_use]
-    pub fn entry(&self, index: usize) -> Entry {
+    pub fn entry(&self, index: usize) -> LeafEntry {
         let index = if self.level == Level::Pte { index } else { 0 };
-        Entry(self.entries.get(index).copied().unwrap_or(0))
+        LeafEntry(self.entries.get(index).copied().unwrap_or(0))
     }
 
     /// The page frame of the resident page at `index` of the window `range`.
@@ -61,8 +61,10 @@ impl Answer<'_> {
         let frame = self.entry(index).frame();
         let within = |pages: u64| (range.start / PAGE_SIZE + index as u64) % pages;
         match self.level {
-            Level::Pmd => frame & !(TABLE - 1) | within(TABLE),
-            Level::Pud => frame & !(TABLE * TABLE - 1) | within(TABLE * TABLE),
+            Level::Pmd => frame & !(TABLE_PAGES - 1) | within(TABLE_PAGES),
+            Level::Pud => {
+                frame & !(TABLE_PAGES * TABLE_PAGES - 1) | within(TABLE_PAGES * TABLE_PAGES)
+            }
             _ => frame,
         }
     }
@@ -92,12 +94,12 @@ pub struct Batch<'a> {
 
 impl Batch<'_> {
     /// The answers, window by window.
-    pub fn answers(&self) -> impl Iterator<Item = Answer<'_>> {
+    pub fn answers(&self) -> impl Iterator<Item = WindowAnswer<'_>> {
         self.bss.windows.iter().zip(&self.bss.levels).take(self.windows).map(|(w, &level)| {
             let level = Level::from_raw(level);
             let (first, pages) = (w.first as usize, w.pages as usize);
             let n = if level == Level::Pte { pages } else { 1 };
-            Answer {
+            WindowAnswer {
                 level,
                 entries: self.bss.entries.get(first..first + n).unwrap_or_default(),
                 folios: self.bss.folios.get(first..first + n).unwrap_or_default(),
@@ -150,7 +152,7 @@ mod tests {
         let orders = |large_folios| {
             let (level, entries) = (Level::Pte, &[][..]);
             let answer =
-                Answer { level, entries, folios: &folios, large_folios, counts_pages: false };
+                WindowAnswer { level, entries, folios: &folios, large_folios, counts_pages: false };
             [0, 1].map(|index| answer.folio(index).map(|f| (f.order, f.mapped)))
         };
         assert_eq!(orders(true), [Some((0, 1)), Some((4, 0))]);

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PageMask, SAMPLES};
+use isotherm_core::{AddrRange, BLOCK_SAMPLES, BLOCK_SIZE, Nanos, PageMask};
 
 use super::answer::{Identity, identity};
 use super::{READ_BLOCKS, WalkError, Walker};
 use crate::skel::types;
 use crate::sys::monotonic;
-use crate::x86::{Entry, Level};
+use crate::x86::{LeafEntry, Level};
 
 /// Maximal number of stretches in one run of the BPF program.
 pub(super) const MAX_SPANS: usize = 512;
@@ -76,31 +76,31 @@ impl RawBlock {
 }
 
 /// Reads the remaining part of some spans, run by run.
-pub(crate) struct Reader<'a> {
+pub(crate) struct SpanReader<'a> {
     spans: Cow<'a, [Span]>,
     /// number of spans that have been read completely
     done: usize,
     at: u64,
     most: u32,
-    /// see [`Reader::with_a_young_sample`]
+    /// see [`SpanReader::with_a_young_sample`]
     sample: u32,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SpanReader<'a> {
     pub fn new(spans: impl Into<Cow<'a, [Span]>>) -> Self {
         let spans = spans.into();
         let at = spans.first().map_or(0, |s| s.range.start);
-        Reader { spans, done: 0, at, most: MAX_BLOCKS, sample: 0 }
+        SpanReader { spans, done: 0, at, most: MAX_BLOCKS, sample: 0 }
     }
 
     /// Limits each later run to `most` blocks.
     pub fn at_most(self, most: u32) -> Self {
-        Reader { most: most.min(MAX_BLOCKS), ..self }
+        SpanReader { most: most.min(MAX_BLOCKS), ..self }
     }
 
     /// Reads only blocks with a young page in a sample: an eighth of their pages. `nth` selects it.
     pub fn with_a_young_sample(self, nth: u32) -> Self {
-        Reader { sample: 1 + nth % SAMPLES, ..self }
+        SpanReader { sample: 1 + nth % BLOCK_SAMPLES, ..self }
     }
 
     /// The address at which the next run begins; `None` if everything has been read.
@@ -168,7 +168,7 @@ fn of_raw(
 ) -> Option<RawBlock> {
     let huge = Level::from_raw(b.level) == Level::Pmd;
     let (resident, young) = if huge {
-        let entry = Entry(b.entry);
+        let entry = LeafEntry(b.entry);
         let is_memory = entry.is_resident() && !zero_frames.contains(&entry.frame());
         let all = |yes| PageMask::span(0, if yes { 512 } else { 0 });
         (all(is_memory), all(is_memory && entry.is_young()))
@@ -223,7 +223,7 @@ mod tests {
         let mut plain = || {
             let spans = [Span { range, plain: Plain::Huge }];
             let mut blocks = Vec::new();
-            Reader::new(&spans).run(&mut walker, own_pid(), &mut blocks).unwrap();
+            SpanReader::new(&spans).run(&mut walker, own_pid(), &mut blocks).unwrap();
             let [block] = blocks[..] else { panic!("{blocks:?}") };
             assert!(block.huge && !block.resident.is_empty());
             block.plain.unwrap().count()

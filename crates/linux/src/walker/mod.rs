@@ -14,9 +14,9 @@ use isotherm_core::AddrRange;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ProgramInput, ProgramMut};
 
-pub use self::answer::{Answer, Batch, Glance, Identity, MapChanges, fitting};
+pub use self::answer::{Batch, Glance, Identity, MapChanges, WindowAnswer, fitting};
 use self::answer::{glance, identity, pages_in};
-pub(crate) use self::blocks::{Plain, RawBlock, Reader, Span, in_blocks, pages_in_block};
+pub(crate) use self::blocks::{Plain, RawBlock, Span, SpanReader, in_blocks, pages_in_block};
 pub use self::error::WalkError;
 pub(crate) use self::help::bpf_help;
 use self::task_iter::TaskIter;

@@ -49,6 +49,6 @@ mod weights;
 pub use bandwidth::{WEIGHTINESS, bandwidth_of, weights_from_bandwidth};
 pub use files::{FilesOf, WeightFileError, WeightFilesModel};
 pub use place::Use;
-pub use policy::{Basis, Mode, Policy, PolicyError};
+pub use policy::{Mode, NodeMapping, Policy, PolicyError};
 pub use task::{Allowed, Task};
 pub use weights::{MAX_WEIGHTS, NodeWeights, NodeWeightsError, interleave_index, static_node};

@@ -4,8 +4,8 @@ use super::files::WeightFilesModel;
 use super::policy::Mode;
 use super::task::{Allowed, Task};
 use super::weights::static_node;
-use crate::alloc::{Allocated, OutOfMemory, Request};
-use crate::memory::{Backing, Memory};
+use crate::alloc::{AllocRequest, Allocated, OutOfMemory};
+use crate::memory::{Memory, PageOwner};
 use crate::nodes::NodeSet;
 
 /// The use of an allocated page: it decides which rule of interleaving applies.
@@ -63,14 +63,14 @@ impl Task {
     pub fn allocate(
         &mut self,
         memory: &mut Memory,
-        request: Request,
+        request: AllocRequest,
         what: Use,
         weights: &WeightFilesModel,
-        backing: &mut impl Backing,
+        backing: &mut impl PageOwner,
         mut meanwhile: impl FnMut(&mut Allowed),
     ) -> Result<Allocated, OutOfMemory> {
         let node = self.node(what, request.node, weights, &mut meanwhile);
-        let request = Request { node, ..request };
+        let request = AllocRequest { node, ..request };
         loop {
             let before = self.allowed().sequence();
             let result = memory.allocate_on(request, self.usable(), backing);

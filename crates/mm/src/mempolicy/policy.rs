@@ -20,7 +20,7 @@ pub enum Mode {
 
 /// How the nodes of a policy follow changes of the allowed nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Basis {
+pub enum NodeMapping {
     /// each node is mapped to the new node in the same position
     #[default]
     Remapped,
@@ -46,9 +46,9 @@ pub enum PolicyError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     mode: Mode,
-    basis: Basis,
+    basis: NodeMapping,
     nodes: NodeSet,
-    /// the requested nodes; for [`Basis::Remapped`] the nodes that were allowed at that time
+    /// the requested nodes; for [`NodeMapping::Remapped`] the nodes that were allowed at that time
     basis_nodes: NodeSet,
 }
 
@@ -60,23 +60,23 @@ impl Policy {
     /// If no node is left, or nodes are named for a mode without nodes.
     pub fn new(
         mode: Mode,
-        basis: Basis,
+        basis: NodeMapping,
         nodes: NodeSet,
         allowed: NodeSet,
     ) -> Result<Self, PolicyError> {
         // A preferred policy without a node is a local policy.
         if mode == Mode::Local || mode == Mode::Preferred && nodes.is_empty() {
-            let sound = nodes.is_empty() && basis == Basis::Remapped;
+            let sound = nodes.is_empty() && basis == NodeMapping::Remapped;
             let local = Policy { mode: Mode::Local, basis, nodes, basis_nodes: nodes };
             return if sound { Ok(local) } else { Err(PolicyError::Nodes) };
         }
         let usable = match basis {
-            Basis::Relative => nodes.relative_to(allowed),
-            Basis::Remapped | Basis::Static => nodes.and(allowed),
+            NodeMapping::Relative => nodes.relative_to(allowed),
+            NodeMapping::Remapped | NodeMapping::Static => nodes.and(allowed),
         };
         let first = usable.first().ok_or(PolicyError::NoNodes)?;
         let usable = if mode == Mode::Preferred { NodeSet::single(first) } else { usable };
-        let basis_nodes = if basis == Basis::Remapped { allowed } else { nodes };
+        let basis_nodes = if basis == NodeMapping::Remapped { allowed } else { nodes };
         Ok(Policy { mode, basis, nodes: usable, basis_nodes })
     }
 
@@ -99,9 +99,9 @@ impl Policy {
             return;
         }
         let nodes = match self.basis {
-            Basis::Static => self.basis_nodes.and(allowed),
-            Basis::Relative => self.basis_nodes.relative_to(allowed),
-            Basis::Remapped => {
+            NodeMapping::Static => self.basis_nodes.and(allowed),
+            NodeMapping::Relative => self.basis_nodes.relative_to(allowed),
+            NodeMapping::Remapped => {
                 let old = std::mem::replace(&mut self.basis_nodes, allowed);
                 self.nodes.remap(old, allowed)
             }
@@ -118,7 +118,7 @@ mod tests {
         nodes.iter().copied().collect()
     }
 
-    fn rebound(basis: Basis, nodes: &[usize], allowed: &[usize], to: &[usize]) -> NodeSet {
+    fn rebound(basis: NodeMapping, nodes: &[usize], allowed: &[usize], to: &[usize]) -> NodeSet {
         let mut policy =
             Policy::new(Mode::WeightedInterleave, basis, set(nodes), set(allowed)).unwrap();
         policy.rebind(set(to));
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn valid_policies_are_accepted() {
         let make = |mode, nodes: &[usize]| {
-            Policy::new(mode, Basis::default(), set(nodes), set(&[0, 1])).map(|p| p.nodes())
+            Policy::new(mode, NodeMapping::default(), set(nodes), set(&[0, 1])).map(|p| p.nodes())
         };
         assert_eq!(make(Mode::Bind, &[1, 5]), Ok(set(&[1])));
         assert_eq!(make(Mode::Preferred, &[0, 1]), Ok(set(&[0])));
@@ -136,23 +136,27 @@ mod tests {
         assert_eq!(make(Mode::Interleave, &[]), Err(PolicyError::NoNodes));
         assert_eq!(make(Mode::WeightedInterleave, &[7]), Err(PolicyError::NoNodes));
         assert_eq!(make(Mode::Local, &[0]), Err(PolicyError::Nodes));
-        let relative = Policy::new(Mode::Local, Basis::Relative, NodeSet::EMPTY, set(&[0]));
+        let relative = Policy::new(Mode::Local, NodeMapping::Relative, NodeSet::EMPTY, set(&[0]));
         assert_eq!(relative, Err(PolicyError::Nodes));
     }
 
     #[test]
     fn a_rebind_maps_the_nodes() {
-        assert_eq!(rebound(Basis::Remapped, &[0, 1], &[0, 1, 2], &[4, 5, 6]), set(&[4, 5]));
-        assert_eq!(rebound(Basis::Static, &[0, 1], &[0, 1], &[1, 2]), set(&[1]));
-        assert_eq!(rebound(Basis::Static, &[0], &[0, 1], &[1, 2]), set(&[1, 2]), "all of them");
-        assert_eq!(rebound(Basis::Relative, &[0, 2], &[0, 1, 2], &[3, 8, 9]), set(&[3, 9]));
+        assert_eq!(rebound(NodeMapping::Remapped, &[0, 1], &[0, 1, 2], &[4, 5, 6]), set(&[4, 5]));
+        assert_eq!(rebound(NodeMapping::Static, &[0, 1], &[0, 1], &[1, 2]), set(&[1]));
+        assert_eq!(
+            rebound(NodeMapping::Static, &[0], &[0, 1], &[1, 2]),
+            set(&[1, 2]),
+            "all of them"
+        );
+        assert_eq!(rebound(NodeMapping::Relative, &[0, 2], &[0, 1, 2], &[3, 8, 9]), set(&[3, 9]));
     }
 
     #[test]
     fn encoding_and_decoding_give_the_same_values() {
         let nodes = set(&[0, 2]);
         let mut policy =
-            Policy::new(Mode::Interleave, Basis::Static, nodes, set(&[0, 1, 2])).unwrap();
+            Policy::new(Mode::Interleave, NodeMapping::Static, nodes, set(&[0, 1, 2])).unwrap();
         policy.rebind(set(&[1]));
         assert_eq!(policy.nodes(), set(&[1]));
         policy.rebind(set(&[0, 1, 2]));

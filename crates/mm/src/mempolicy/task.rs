@@ -129,12 +129,13 @@ impl Task {
 
 #[cfg(test)]
 mod tests {
-    use super::super::policy::{Basis, Mode};
+    use super::super::policy::{Mode, NodeMapping};
     use super::*;
 
     fn task(nodes: &[usize], allowed: NodeSet) -> Task {
         let nodes = nodes.iter().copied().collect();
-        let policy = Policy::new(Mode::WeightedInterleave, Basis::Static, nodes, allowed).unwrap();
+        let policy =
+            Policy::new(Mode::WeightedInterleave, NodeMapping::Static, nodes, allowed).unwrap();
         Task::new(policy, allowed)
     }
 

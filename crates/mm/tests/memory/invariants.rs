@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use isotherm_mm::{
-    FAIR, FrameId, KINDS, Layout, ListKind, LruType, Memory, NodeLayout, Request, Rules, ZoneKind,
-    ZoneLayout, ZonelistOrder, normal_threshold, pressure_threshold,
+    AllocRequest, FAIR, FrameId, KINDS, Layout, ListKind, LruType, Memory, NodeLayout, Rules,
+    ZoneKind, ZoneLayout, ZonelistOrder, normal_threshold, pressure_threshold,
 };
 use proptest::prelude::*;
 
@@ -77,7 +77,7 @@ fn held(pages: &Pages, at: usize) -> Option<FrameId> {
     (!held.is_empty()).then(|| held[at % held.len()])
 }
 
-fn take(memory: &mut Memory, pages: &mut Pages, request: Request) {
+fn take(memory: &mut Memory, pages: &mut Pages, request: AllocRequest) {
     let before: Vec<i64> = memory.zones().iter().map(|z| z.free.read()).collect();
     let reclaimed = |m: &Memory| m.zones().iter().map(|z| z.stats.reclaimed_direct).sum::<u64>();
     let without = reclaimed(memory);
@@ -106,7 +106,7 @@ fn go(memory: &mut Memory, pages: &mut Pages, step: &Step) {
         Step::Allocate { cpu, node, class, kind, write, times } => {
             let kind = [Some(LruType::File), Some(LruType::Anon), None][usize::from(kind)];
             let write = write && kind == Some(LruType::File);
-            let request = Request { cpu, node, class: KINDS[class], kind, write, owner: 0 };
+            let request = AllocRequest { cpu, node, class: KINDS[class], kind, write, owner: 0 };
             (0..times).for_each(|_| take(memory, pages, request));
         }
         Step::Free(at) => {

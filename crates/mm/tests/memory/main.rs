@@ -5,7 +5,7 @@ mod fairness;
 mod invariants;
 mod slow_path;
 
-use isotherm_mm::{Backing, FrameId, Layout, LruType, Memory, Request, Rules, ZoneKind};
+use isotherm_mm::{AllocRequest, FrameId, Layout, LruType, Memory, PageOwner, Rules, ZoneKind};
 use proptest::prelude::*;
 
 /// Pages by key, which can be reclaimed at any time.
@@ -16,7 +16,7 @@ pub(crate) struct Pages {
     pub(crate) accessed: Vec<bool>,
 }
 
-impl Backing for Pages {
+impl PageOwner for Pages {
     fn take_accessed(&mut self, owner: u64) -> bool {
         std::mem::take(&mut self.accessed[usize::try_from(owner).unwrap()])
     }
@@ -29,19 +29,23 @@ impl Backing for Pages {
 }
 
 impl Pages {
-    pub(crate) fn allocate(&mut self, memory: &mut Memory, request: Request) -> Option<FrameId> {
+    pub(crate) fn allocate(
+        &mut self,
+        memory: &mut Memory,
+        request: AllocRequest,
+    ) -> Option<FrameId> {
         let owner = self.held.len() as u64;
         self.held.push(None);
         self.accessed.push(false);
-        let frame = memory.allocate(Request { owner, ..request }, self).ok()?.frame;
+        let frame = memory.allocate(AllocRequest { owner, ..request }, self).ok()?.frame;
         self.held[usize::try_from(owner).unwrap()] = Some(frame);
         Some(frame)
     }
 }
 
-pub(crate) fn file(cpu: u32) -> Request {
+pub(crate) fn file(cpu: u32) -> AllocRequest {
     let kind = Some(LruType::File);
-    Request { cpu, node: 0, class: ZoneKind::Normal, kind, write: false, owner: 0 }
+    AllocRequest { cpu, node: 0, class: ZoneKind::Normal, kind, write: false, owner: 0 }
 }
 
 /// Streams a file of `pages` pages through memory while kswapd keeps pace. Returns the number of resets.

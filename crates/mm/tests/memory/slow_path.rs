@@ -1,6 +1,6 @@
 //! Behaviour when memory runs short.
 
-use isotherm_mm::{Fair, Layout, ListKind, LruType, ReclaimStats, Request, ZoneKind};
+use isotherm_mm::{AllocRequest, Fair, Layout, ListKind, LruType, ReclaimStats, ZoneKind};
 
 use super::{Pages, file, memory};
 
@@ -39,7 +39,7 @@ fn without_kswapd_the_allocating_task_reclaims() {
 fn unreclaimable_memory_ends_in_a_failed_allocation() {
     let mut memory = memory(&small(), Fair::Landed.rules());
     let mut pages = Pages::default();
-    let keep = Request { kind: None, ..file(0) };
+    let keep = AllocRequest { kind: None, ..file(0) };
     while pages.allocate(&mut memory, keep).is_some() {}
     let mut others =
         memory.zones().iter().map(|z| z.free.exact() - z.watermarks.min - z.reserve[2]);
@@ -70,7 +70,7 @@ fn a_page_used_twice_outlives_those_used_once() {
 fn pages_of_processes_stay_while_there_is_no_swap() {
     let mut memory = memory(&small(), Fair::Landed.rules());
     let mut pages = Pages::default();
-    let anon = Request { kind: Some(LruType::Anon), ..file(0) };
+    let anon = AllocRequest { kind: Some(LruType::Anon), ..file(0) };
     for _ in 0..10_000 {
         let frame = pages.allocate(&mut memory, anon).unwrap();
         memory.set_mapped(frame, true);
@@ -108,7 +108,7 @@ fn a_zone_holds_only_its_share_of_dirty_pages() {
     let mut memory = memory(&small(), Fair::Off.rules());
     let mut pages = Pages::default();
     for _ in 0..4_200 {
-        let frame = pages.allocate(&mut memory, Request { write: true, ..file(0) }).unwrap();
+        let frame = pages.allocate(&mut memory, AllocRequest { write: true, ..file(0) }).unwrap();
         memory.set_dirty(frame);
     }
     let normal = &memory.zones()[1];

@@ -4,9 +4,9 @@
 mod rules;
 mod spill;
 
-use isotherm_mm::mempolicy::{Basis, FilesOf, Mode, Policy, Task, WeightFilesModel};
+use isotherm_mm::mempolicy::{FilesOf, Mode, NodeMapping, Policy, Task, WeightFilesModel};
 use isotherm_mm::{
-    FrameId, Layout, Memory, NodeLayout, NodeSet, Request, Rules, ZoneKind, ZoneLayout,
+    AllocRequest, FrameId, Layout, Memory, NodeLayout, NodeSet, Rules, ZoneKind, ZoneLayout,
 };
 
 /// Pages of each node.
@@ -22,8 +22,8 @@ pub(crate) fn memory(nodes: usize) -> Memory {
     Memory::new(&layout, Rules { drift: false, ..Rules::linux_4_8() }).unwrap()
 }
 
-pub(crate) fn request(node: usize) -> Request {
-    Request { cpu: 0, node, class: ZoneKind::Normal, kind: None, write: false, owner: 0 }
+pub(crate) fn request(node: usize) -> AllocRequest {
+    AllocRequest { cpu: 0, node, class: ZoneKind::Normal, kind: None, write: false, owner: 0 }
 }
 
 pub(crate) fn set(nodes: &[usize]) -> NodeSet {
@@ -40,7 +40,7 @@ pub(crate) fn weights(weights: &[u8]) -> WeightFilesModel {
 }
 
 pub(crate) fn task(mode: Mode, nodes: NodeSet, allowed: NodeSet) -> Task {
-    Task::new(Policy::new(mode, Basis::Remapped, nodes, allowed).unwrap(), allowed)
+    Task::new(Policy::new(mode, NodeMapping::Remapped, nodes, allowed).unwrap(), allowed)
 }
 
 /// Allocated pages by node.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, HugeAges, PageAges, Pages, Rate, RateSupport, RegionView, Snapshot, TargetId,
-    TargetView,
+    AddrRange, HugeAges, PageAges, Rate, RateSupport, RegionView, Snapshot, TargetId, TargetView,
+    UnknownPages,
 };
 
 use super::left_out;
@@ -204,7 +204,7 @@ impl Weights {
 struct Mean {
     weight: u128,
     shares: [u128; 3],
-    unknown: Pages<u128>,
+    unknown: UnknownPages<u128>,
     support: [u128; 2],
     /// regions whose support is not known
     unsupported: usize,
@@ -249,7 +249,7 @@ impl Mean {
             rate: Rate::default(),
             touched_bp,
             resident_bp,
-            unknown_bp: Pages(self.unknown.0.each_ref().map(bp)),
+            unknown_bp: UnknownPages(self.unknown.0.each_ref().map(bp)),
             support,
         }
     }
@@ -355,7 +355,7 @@ pub(super) mod tests {
                 rate: Rate { hz, low: hz, high: hz },
                 touched_bp,
                 resident_bp: 10_000,
-                unknown_bp: Pages::default(),
+                unknown_bp: UnknownPages::default(),
                 support: None,
             }
         };
@@ -445,7 +445,7 @@ pub(super) mod tests {
                     rate: Rate { hz, low: accesses_bp as f32, high: f32::INFINITY },
                     touched_bp,
                     resident_bp,
-                    unknown_bp: Pages([unknown; 9]),
+                    unknown_bp: UnknownPages([unknown; 9]),
                     support: s
                         .map(|(measured_bp, extended_bp)| RateSupport { measured_bp, extended_bp }),
                 });

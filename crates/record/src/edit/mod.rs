@@ -17,7 +17,7 @@ pub use self::rewrite::{EditError, Lacked, Rewriter};
 use crate::mappings;
 
 /// The most memory in bytes that snapshots that wait to be joined may have, except for the last of them.
-pub const MAX_WAITING: usize = 128 << 20;
+pub const MAX_WAITING_BYTES: usize = 128 << 20;
 
 /// The parts of a record to keep, and their form.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +53,7 @@ impl Editor {
             begin: None,
             waiting: Vec::new(),
             waiting_bytes: 0,
-            max_waiting: MAX_WAITING,
+            max_waiting: MAX_WAITING_BYTES,
             seq: 0,
         }
     }
@@ -95,7 +95,8 @@ impl Editor {
     /// Adds a snapshot, and returns one if one is complete.
     ///
     /// # Errors
-    /// If the snapshots that wait to be joined have more than [`MAX_WAITING`], and joining them does not halve that.
+    /// If the snapshots that wait to be joined have more than [`MAX_WAITING_BYTES`], and joining them does not halve
+    /// that.
     pub fn push(&mut self, s: &Snapshot) -> Result<Option<Snapshot>, EditError> {
         let begin = *self.begin.get_or_insert(s.start);
         if let Some(time) = &self.edit.time {
@@ -265,7 +266,7 @@ mod tests {
     fn a_joined_snapshot_permits_its_regions() {
         let mut all = scattered(200, 20);
         all.iter_mut().for_each(|s| s.attrs.max_regions = 1);
-        let s = joined(&all, MAX_WAITING).unwrap();
+        let s = joined(&all, MAX_WAITING_BYTES).unwrap();
         assert!(s.nr_regions() > 1);
         assert_eq!(s.attrs.max_regions as usize, s.nr_regions());
     }

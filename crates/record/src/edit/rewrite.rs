@@ -12,7 +12,7 @@ use super::{Edit, Editor};
 use crate::event::{Event, Lost, ReadError};
 use crate::files::Sink;
 use crate::header::{FileEndReason, RecordingHeader, TargetInfo};
-use crate::outcome::{Summary, WriteError};
+use crate::outcome::{RecordingTotals, WriteError};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
@@ -91,6 +91,20 @@ struct Source {
     imported: bool,
 }
 
+impl Source {
+    fn new(edit: &Edit) -> Self {
+        Source {
+            editor: Editor::new(edit.clone()),
+            ids: HashMap::new(),
+            early: Vec::new(),
+            before: BTreeMap::new(),
+            shift: 0,
+            begun: false,
+            imported: false,
+        }
+    }
+}
+
 impl<S: Sink> Rewriter<S> {
     /// Writes to `writer`, which was created with `facts`.
     pub fn new(writer: Writer<S>, facts: RecordingHeader) -> Self {
@@ -116,21 +130,12 @@ impl<S: Sink> Rewriter<S> {
         edit: &Edit,
         repair: bool,
     ) -> Result<Lacked, EditError> {
-        let new = || Source {
-            editor: Editor::new(edit.clone()),
-            ids: HashMap::new(),
-            early: Vec::new(),
-            before: BTreeMap::new(),
-            shift: 0,
-            begun: false,
-            imported: false,
-        };
-        let (mut source, mut torn) = (new(), None);
+        let (mut source, mut torn) = (Source::new(edit), None);
         self.has_memory |= edit.addr.is_none();
         for event in reader.by_ref() {
             match event {
                 Ok(Event::Header(facts)) => {
-                    let before = std::mem::replace(&mut source, new());
+                    let before = std::mem::replace(&mut source, Source::new(edit));
                     self.rest(before)?;
                     source.shift = shift(&self.facts, &facts);
                     source.imported = facts.missing.residency;
@@ -178,7 +183,7 @@ impl<S: Sink> Rewriter<S> {
     ///
     /// # Errors
     /// If it has no snapshot, or no memory at the selected addresses, or cannot be written.
-    pub fn finish(self) -> Result<Summary, EditError> {
+    pub fn finish(self) -> Result<RecordingTotals, EditError> {
         if self.seq == 0 || !self.has_memory {
             return Err(EditError::Empty);
         }

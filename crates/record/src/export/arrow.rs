@@ -7,8 +7,8 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{Metadata, Schema};
 use isotherm_core::Snapshot;
 
-use super::{BATCH, ExportError, Exported, each};
-use crate::columns::Columns;
+use super::{BATCH_BYTES, ExportError, Exported, each};
+use crate::columns::SnapshotColumns;
 use crate::event::Event;
 use crate::reader::Reader;
 use crate::sets::Sets;
@@ -23,7 +23,7 @@ pub fn export_arrow(reader: Reader, out: impl Write) -> Result<Exported, ExportE
         out: Some(out),
         metadata: Metadata::default(),
         writer: None,
-        columns: Columns::default(),
+        columns: SnapshotColumns::default(),
         sets: Sets::default(),
     };
     let exported = each(reader, |event| {
@@ -46,7 +46,7 @@ struct Stream<W: Write> {
     out: Option<W>,
     metadata: Metadata,
     writer: Option<StreamWriter<W>>,
-    columns: Columns,
+    columns: SnapshotColumns,
     sets: Sets,
 }
 
@@ -54,7 +54,7 @@ impl<W: Write> Stream<W> {
     fn push(&mut self, s: &Snapshot) -> Result<(), ExportError> {
         let numbers = self.sets.numbers(s);
         self.columns.push(s, &numbers)?;
-        if self.columns.bytes() >= BATCH { self.flush() } else { Ok(()) }
+        if self.columns.bytes() >= BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
     /// Writes the batch, and the schema before the first one.

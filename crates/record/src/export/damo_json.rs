@@ -9,14 +9,14 @@ use flate2::write::ZlibEncoder;
 use isotherm_core::{Attrs, RegionView, Snapshot, TargetId, TargetView, rate};
 
 use super::{ExportError, Exported, each};
-use crate::damo::{Counts, is_imported, knows_intervals, place, target_id};
+use crate::damo::{DamonCounts, is_imported, knows_intervals, place, target_id};
 use crate::event::{Event, ReadError};
 use crate::header::{RecordingHeader, TargetInfo};
 use crate::reader::Reader;
 
 /// Sampling intervals that follow from rates count as the same if they differ by less than this share, because a record
 /// has rounded rates.
-const SAME: f64 = 0.3;
+const SAME_INTERVAL_SHARE: f64 = 0.3;
 
 /// Writes a record in damo's `json_compressed`. There, each target has its intervals and its snapshots; so `open` is
 /// called once for all intervals, and once more for each target.
@@ -61,7 +61,7 @@ pub fn export_damo_json(
             if let Some(view) = s.targets.iter().find(|view| view.id == target.id) {
                 out.write_all(if first { b"\n" } else { b",\n" })?;
                 first = false;
-                let mut counts = Counts::of(facts.as_ref(), s);
+                let mut counts = DamonCounts::of(facts.as_ref(), s);
                 let sample = known.map(|facts| {
                     let sample = so_far.next(facts, s, view);
                     counts = counts.in_intervals_of(&scaled(&facts.attrs, sample));
@@ -92,11 +92,11 @@ impl Sampling {
     fn next(&mut self, facts: &RecordingHeader, s: &Snapshot, view: &TargetView) -> Duration {
         let stated = s.attrs.sample;
         let found = match is_imported(facts) && s.targets.len() > 1 {
-            true => of_rates(&view.regions, Counts::of(Some(facts), s)),
+            true => of_rates(&view.regions, DamonCounts::of(Some(facts), s)),
             false => Some(stated),
         };
         let same = |known: &Duration, found: Duration| {
-            known.abs_diff(found).as_secs_f64() < SAME * found.as_secs_f64()
+            known.abs_diff(found).as_secs_f64() < SAME_INTERVAL_SHARE * found.as_secs_f64()
         };
         if let Some(found) = found {
             let known = [Some(stated), self.last].into_iter().flatten();
@@ -115,7 +115,7 @@ impl Sampling {
 
 /// The sampling interval that leads from the shares of accesses of regions to their rates. `None` if the regions do not
 /// agree, or none was accessed.
-fn of_rates(regions: &[RegionView], counts: Counts) -> Option<Duration> {
+fn of_rates(regions: &[RegionView], counts: DamonCounts) -> Option<Duration> {
     let of = |r: &RegionView| {
         let share = f64::from(r.accesses_bp) / 1e4;
         // For a share of 1, the rate depends on the number of looks.
@@ -130,7 +130,7 @@ fn of_rates(regions: &[RegionView], counts: Counts) -> Option<Duration> {
         of(a).total_cmp(&of(b))
     };
     let best = partly().max_by(narrow).or_else(|| accessed().next())?;
-    let agrees = |r: &RegionView| (of(r) / of(best) - 1.0).abs() < SAME;
+    let agrees = |r: &RegionView| (of(r) / of(best) - 1.0).abs() < SAME_INTERVAL_SHARE;
     let us = (of(best) * 1e6).round();
     (partly().all(agrees) && (1.0..1e15).contains(&us)).then(|| Duration::from_micros(us as u64))
 }
@@ -185,7 +185,7 @@ fn snapshot(
     out: &mut impl Write,
     s: &Snapshot,
     view: &TargetView,
-    counts: Counts,
+    counts: DamonCounts,
     tuned: Option<Duration>,
     in_us: bool,
 ) -> std::io::Result<()> {

@@ -21,7 +21,7 @@ pub use self::perfetto::export_perfetto;
 pub use self::tables::Table;
 
 /// Approximate size of the snapshots in one Arrow record batch, in bytes.
-const BATCH: usize = 1 << 20;
+const BATCH_BYTES: usize = 1 << 20;
 
 /// The result of an export.
 #[derive(Debug)]

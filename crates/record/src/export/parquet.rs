@@ -12,7 +12,7 @@ use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 use tempfile::TempPath;
 
-use super::tables::{Attributions, BATCH, Columns, Context, Regions, Snapshots};
+use super::tables::{Attributions, BATCH_ROWS, Columns, Context, Regions, Snapshots};
 use super::{ExportError, Exported, each};
 use crate::event::Event;
 use crate::header::RecordingHeader;
@@ -25,7 +25,7 @@ const DAY_US: u64 = 86_400_000_000;
 /// other days remain dates.
 const UNKNOWN_DAY: &str = "__HIVE_DEFAULT_PARTITION__";
 /// Level of zstd: higher ones are slower without being much smaller.
-const LEVEL: i32 = 6;
+const ZSTD_LEVEL: i32 = 6;
 
 impl From<ParquetError> for ExportError {
     fn from(e: ParquetError) -> Self {
@@ -176,7 +176,7 @@ struct Table<C> {
 impl<C: Columns> Table<C> {
     fn push(&mut self, event: &Event, context: &Context) -> Result<(), ExportError> {
         self.columns.push(event, context);
-        if self.columns.rows() >= BATCH { self.flush() } else { Ok(()) }
+        if self.columns.rows() >= BATCH_ROWS { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), ExportError> {
@@ -233,7 +233,7 @@ fn temporary(path: &Path) -> io::Result<(File, TempPath)> {
 fn properties<C: Columns>() -> Result<WriterProperties, ParquetError> {
     let mut builder = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_max_row_group_row_count(Some(GROUP))
         .set_created_by(concat!("isotherm ", env!("CARGO_PKG_VERSION")).to_owned());
     for &name in C::STEPS {

@@ -6,7 +6,7 @@ use std::io::Write;
 use isotherm_core::TargetId;
 
 use super::{ExportError, Exported, each};
-use crate::damo::{Counts, place, target_id};
+use crate::damo::{DamonCounts, place, target_id};
 use crate::event::Event;
 use crate::reader::Reader;
 
@@ -31,7 +31,7 @@ pub fn export_perf_script(reader: Reader, mut out: impl Write) -> Result<Exporte
             Event::Snapshot(s) => s,
             _ => return Ok(false),
         };
-        let counts = Counts::of(facts.as_ref(), s);
+        let counts = DamonCounts::of(facts.as_ref(), s);
         let (sec, nsec) = (s.end.0 / 1_000_000_000, s.end.0 % 1_000_000_000);
         for view in &s.targets {
             let (kdamond, id) = ids.get(&view.id).copied().unwrap_or((0, view.id.0.into()));

@@ -21,7 +21,7 @@ use crate::header::{RecordingHeader, TargetInfo};
 use crate::reader::Reader;
 
 /// Approximate number of rows in a record batch.
-pub(super) const BATCH: usize = 64 << 10;
+pub(super) const BATCH_ROWS: usize = 64 << 10;
 
 /// A table of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,11 +76,11 @@ fn batches<C: Columns + Send + 'static>(
                 Err(ReadError::Torn { .. }) => {}
                 Err(e) => return Some(Err(ArrowError::from_external_error(e.into()))),
             }
-            if columns.rows() >= BATCH {
+            if columns.rows() >= BATCH_ROWS {
                 break;
             }
         }
-        if columns.rows() < BATCH && !ended {
+        if columns.rows() < BATCH_ROWS && !ended {
             ended = true;
             columns.end(&context);
         }

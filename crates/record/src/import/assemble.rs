@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Cost, Mapping, MappingKind, Missing, Nanos, Pages, RateSupport, RegionView,
-    Snapshot, TargetId, TargetView, join_touching,
+    AddrRange, Attrs, Cost, Mapping, MappingKind, Missing, Nanos, RateSupport, RegionView,
+    Snapshot, TargetId, TargetView, UnknownPages, join_touching,
 };
 
 use super::Format;
@@ -18,7 +18,7 @@ use crate::header::{RecordingHeader, TargetInfo};
 /// begins with its start.
 const WALL_CLOCK: u64 = 1_000_000_000_000_000_000;
 /// Maximal age: a record has ages in ns.
-const MAX_AGE: Duration = Duration::from_nanos(u64::MAX);
+const LONGEST_AGE: Duration = Duration::from_nanos(u64::MAX);
 /// The name of memory whose mapping the file does not have.
 const UNNAMED: &str = "unknown mapping";
 
@@ -209,12 +209,12 @@ impl Target<'_> {
             accesses_bp: self.scale.bp(r.nr_accesses),
             age: match r.age {
                 NO_AGE => Duration::from_nanos(start.saturating_sub(self.since.of(i))),
-                age => attrs.aggr.saturating_mul(age).min(MAX_AGE),
+                age => attrs.aggr.saturating_mul(age).min(LONGEST_AGE),
             },
             rate: self.scale.rate(r.nr_accesses, attrs),
             touched_bp: if r.nr_accesses > 0 { 10_000 } else { 0 },
             resident_bp: 10_000,
-            unknown_bp: Pages::default(),
+            unknown_bp: UnknownPages::default(),
             support: (!self.scale.presumed).then_some(RateSupport::MEASURED),
         };
         let views = regions.iter().enumerate().map(view).collect();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::fault::Fault;
 use super::scale::AGGR;
-use super::series::{MAX_TARGETS, Name, Region, Results};
+use super::series::{MAX_IMPORTED_TARGETS, Name, Region, Results};
 
 /// Pause in ns after which an event of a scheme belongs to its next result: half of DAMON's default interval, because
 /// the events do not have the interval.
@@ -52,8 +52,8 @@ impl Events {
     /// Notes the sampling interval of the results of a kdamond that follow.
     pub fn tuned(&mut self, kdamond: i64, sample_us: u32, at: u64) -> Result<(), Fault> {
         self.tuned.insert(kdamond, sample_us);
-        match self.tuned.len() > MAX_TARGETS {
-            true => Err(Fault::large(at, MAX_TARGETS, "kdamonds")),
+        match self.tuned.len() > MAX_IMPORTED_TARGETS {
+            true => Err(Fault::large(at, MAX_IMPORTED_TARGETS, "kdamonds")),
             false => Ok(()),
         }
     }

@@ -27,10 +27,10 @@ use crate::header::{RecordingHeader, TargetInfo};
 use self::assemble::Assembler;
 use self::fault::Fault;
 use self::scale::{Scale, ScaleError};
-use self::series::{MAX_REGIONS, Results};
+use self::series::{MAX_IMPORTED_REGIONS, Results};
 
 /// Bytes at the beginning of a file that determine its format.
-const FIRST: usize = 4096;
+const FORMAT_BYTES: usize = 4096;
 /// Bytes per read of the input.
 const BUFFER: usize = 256 << 10;
 
@@ -243,7 +243,7 @@ impl Import {
         let path = || name.to_owned();
         let io = |source| ImportError::Io { path: path(), source };
         let mut first = Vec::new();
-        input.by_ref().take(FIRST as u64).read_to_end(&mut first).map_err(io)?;
+        input.by_ref().take(FORMAT_BYTES as u64).read_to_end(&mut first).map_err(io)?;
         let len = input.seek(SeekFrom::End(0)).map_err(io)?;
         input.seek(SeekFrom::Start(0)).map_err(io)?;
         if first.starts_with(&MAGIC) {
@@ -272,8 +272,8 @@ impl Import {
             ScaleError::Interval(source) => ImportError::Interval { path: path(), source },
             ScaleError::Attrs(e) => e.into(),
         })?;
-        if Assembler::new(&results, &scales).repeats(MAX_REGIONS) {
-            return Err(ImportError::Repeated { path: path(), most: MAX_REGIONS });
+        if Assembler::new(&results, &scales).repeats(MAX_IMPORTED_REGIONS) {
+            return Err(ImportError::Repeated { path: path(), most: MAX_IMPORTED_REGIONS });
         }
         let targets = assemble::targets(&results);
         let facts = assemble::facts(&results, &scales, format, version);

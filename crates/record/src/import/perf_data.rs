@@ -9,7 +9,7 @@ use std::io::{Read, Seek, SeekFrom};
 
 use super::events::{Event, Events, kdamond};
 use super::fault::Fault;
-use super::series::{MAX_TARGETS, NO_AGE, Name, Region, Results};
+use super::series::{MAX_IMPORTED_TARGETS, NO_AGE, Name, Region, Results};
 
 /// First bytes.
 pub(super) const MAGIC: &[u8; 8] = b"PERFILE2";
@@ -64,8 +64,8 @@ pub(super) fn read(mut input: impl Read + Seek) -> Result<Results, Fault> {
     for_each_record(&mut input, data, |at, kind, body| {
         if kind == RECORD_COMM {
             kdamonds.extend(kdamond_thread(body));
-            if kdamonds.len() > MAX_TARGETS {
-                return Err(Fault::large(at, MAX_TARGETS, "kdamonds"));
+            if kdamonds.len() > MAX_IMPORTED_TARGETS {
+                return Err(Fault::large(at, MAX_IMPORTED_TARGETS, "kdamonds"));
             }
         }
         if kind != RECORD_SAMPLE {

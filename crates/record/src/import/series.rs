@@ -4,11 +4,11 @@ use super::fault::Fault;
 use super::scale::AGGR;
 
 /// Maximal number of regions in memory: 24 bytes each, 768 MiB.
-pub(super) const MAX_REGIONS: usize = 32 << 20;
+pub(super) const MAX_IMPORTED_REGIONS: usize = 32 << 20;
 /// Maximal number of results (one target, one aggregation interval) in memory: 40 bytes each, 320 MiB.
 const MAX_SPANS: usize = 8 << 20;
 /// Maximal number of targets, and of kdamonds.
-pub(super) const MAX_TARGETS: usize = 10_000;
+pub(super) const MAX_IMPORTED_TARGETS: usize = 10_000;
 /// Maximal number of regions of one result: a frame of a record has to hold them.
 const MAX_SPAN_REGIONS: usize = 100_000;
 /// The age of a region whose format has no ages.
@@ -147,8 +147,8 @@ impl Results {
         if let Some(i) = self.series.iter().rposition(|s| s.name == name).filter(|_| !fresh) {
             return Ok(i);
         }
-        if self.series.len() >= MAX_TARGETS {
-            return Err(Fault::large(at, MAX_TARGETS, "targets"));
+        if self.series.len() >= MAX_IMPORTED_TARGETS {
+            return Err(Fault::large(at, MAX_IMPORTED_TARGETS, "targets"));
         }
         let (spans, regions) = (Vec::new(), Vec::new());
         self.series.push(Series { name, intervals: Intervals::default(), spans, regions });
@@ -166,8 +166,8 @@ impl Results {
         if before.is_some_and(|b| region.start < b.end) {
             return Err(Fault::at(at, "a region begins before the one before it ends"));
         }
-        if self.regions >= MAX_REGIONS {
-            return Err(Fault::large(at, MAX_REGIONS, "regions"));
+        if self.regions >= MAX_IMPORTED_REGIONS {
+            return Err(Fault::large(at, MAX_IMPORTED_REGIONS, "regions"));
         }
         if series.regions.len() - from >= MAX_SPAN_REGIONS {
             return Err(Fault::large(at, MAX_SPAN_REGIONS, "regions of a target in one snapshot"));

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use isotherm_core::{
     AGE_BINS, AddrRange, AgeHistogram, Attribution, Attrs, CacheTrace, CodeMapping, Cost,
-    DirtyBytes, Fault, HugeAges, Mapping, MappingKind, MonitorKind, Nanos, PageAges, Pages,
-    Quality, Rate, RateSupport, RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown,
+    DirtyBytes, Fault, HugeAges, Mapping, MappingKind, MonitorKind, Nanos, PageAges, Quality, Rate,
+    RateSupport, RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown, UnknownPages,
 };
 use isotherm_record::{Event, FileEndReason, Limits, Reader, RecordingHeader, TargetInfo, Writer};
 use proptest::prelude::*;
@@ -141,7 +141,7 @@ pub fn even(seq: u64, regions: u64, mappings: &Arc<Vec<Mapping>>) -> Snapshot {
         rate: Rate { hz: [0.5, 0.75, 1.0, 1.5][(seq % 4) as usize], low: 0.5, high: f32::INFINITY },
         touched_bp: 10_000,
         resident_bp: 10_000,
-        unknown_bp: Pages::default(),
+        unknown_bp: UnknownPages::default(),
         support: None,
     };
     Snapshot {
@@ -216,7 +216,7 @@ fn region(range: AddrRange) -> impl Strategy<Value = RegionView> {
             rate,
             touched_bp,
             resident_bp,
-            unknown_bp: Pages(unknown),
+            unknown_bp: UnknownPages(unknown),
             support,
         },
     )

@@ -13,9 +13,9 @@ use crate::filter::{FilterError, Gate, Options};
 use crate::pieces::each_piece;
 
 /// Maximum number of targets with advice: a limit, because records come from outside.
-const MAX_TARGETS: usize = 256;
+const MAX_ADVISED_TARGETS: usize = 256;
 /// Maximum number of blocks of all targets, below 100 bytes each. With more memory, blocks are larger.
-const MAX_BLOCKS: u64 = 1 << 15;
+const MAX_ADVICE_BLOCKS: u64 = 1 << 15;
 /// Maximum number of parts of mappings with advice. Beyond it, the smallest get none.
 const MAX_PLACES: usize = 1 << 13;
 /// Binary logarithm of the minimum block size, 64 KiB: the window of the monitors.
@@ -64,7 +64,7 @@ impl AdviceScope {
         self.tally.whole(&bytes, (time.end - time.start).as_secs_f64());
         let mut beyond = 0;
         for view in self.options.filter.views(s) {
-            if self.targets.len() >= MAX_TARGETS && !self.targets.contains_key(&view.id) {
+            if self.targets.len() >= MAX_ADVISED_TARGETS && !self.targets.contains_key(&view.id) {
                 beyond += 1;
                 continue;
             }
@@ -134,7 +134,7 @@ pub(super) struct Layout {
 impl Layout {
     fn new(mut places: Vec<Place>) -> Self {
         let blocks = |shift: u32| places.iter().map(|p| numbers(p.range, shift).1).sum::<u64>();
-        let fits = |shift: &u32| blocks(*shift) <= MAX_BLOCKS;
+        let fits = |shift: &u32| blocks(*shift) <= MAX_ADVICE_BLOCKS;
         let shift = (MIN_SHIFT..63).find(fits).unwrap_or(63);
         let mut first = 0;
         for place in &mut places {

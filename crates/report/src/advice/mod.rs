@@ -25,10 +25,10 @@ use ranges::{ranges, stretches};
 use sizing::{Moment, SIZES, SizingTally, Window, by_ages};
 
 pub use layout::AdviceScope;
-pub use rows::{Action, ActionRow, Advice, IdleRow, RangeRow, Sizing};
+pub use rows::{ActionRow, Advice, AdvisedAction, IdleRow, RangeRow, Sizing};
 
 /// Idle times that are always reported, in seconds.
-const STEPS: [u64; 9] = [5, 10, 30, 60, 120, 300, 600, 1800, 3600];
+const ADVICE_IDLE_TIMES_S: [u64; 9] = [5, 10, 30, 60, 120, 300, 600, 1800, 3600];
 
 /// Thresholds of the advice.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -86,7 +86,7 @@ impl AdviceBuilder {
         let half = (time.end - time.start) / 2;
         let hot_hz = scope.options.thresholds.hot_hz;
         let window = Window { length: wishes.window.min(half), hot_hz };
-        let steps = STEPS.map(Duration::from_secs).into_iter();
+        let steps = ADVICE_IDLE_TIMES_S.map(Duration::from_secs).into_iter();
         let ladder = Ladder::new(steps.chain([window.length]).collect(), wishes.min_age);
         let layout = scope.layout();
         let sizing = |begin| SizingTally::new(begin, &ladder);
@@ -178,8 +178,9 @@ impl AdviceBuilder {
         let of = |action| ranges(&all, action, lock, self.touches);
         let known = |bytes: Option<u64>| bytes.and_then(|n| options.missing.resident(n));
         let known_row = |r: RangeRow| RangeRow { resident_bytes: known(r.resident_bytes), ..r };
-        let rows: Vec<RangeRow> = Action::ALL.into_iter().flat_map(of).map(known_row).collect();
-        let actions = Action::ALL.map(|action| self.action(action, &rows)).into();
+        let rows: Vec<RangeRow> =
+            AdvisedAction::ALL.into_iter().flat_map(of).map(known_row).collect();
+        let actions = AdvisedAction::ALL.map(|action| self.action(action, &rows)).into();
         let name = |(id, last): (&TargetId, &layout::Last)| TargetName {
             target: id.0,
             label: options.label(*id),
@@ -220,7 +221,7 @@ impl AdviceBuilder {
         }
     }
 
-    fn action(&self, action: Action, all: &[RangeRow]) -> ActionRow {
+    fn action(&self, action: AdvisedAction, all: &[RangeRow]) -> ActionRow {
         let own = || all.iter().filter(|r| r.action == action);
         let missing = self.scope.options.missing;
         ActionRow {
@@ -235,15 +236,15 @@ impl AdviceBuilder {
     }
 
     /// For a scheme, memory with few touched pages is cold too: the scheme looks again and skips touched pages.
-    fn scheme(&self, action: Action) -> Option<String> {
+    fn scheme(&self, action: AdvisedAction) -> Option<String> {
         let age = self.wishes.min_age.max(Duration::from_millis(1)).as_secs_f64();
         let hot = self.window.hot_hz;
         let cold = |word: &str| format!("4K null  null 0.1Hz  {age}s null  {word}");
         match action {
-            Action::Lock => None,
-            Action::Hugepage => Some(format!("2M null  {hot}Hz null  null null  hugepage")),
-            Action::Pageout => Some(cold("pageout")),
-            Action::Cold => Some(cold("cold")),
+            AdvisedAction::Lock => None,
+            AdvisedAction::Hugepage => Some(format!("2M null  {hot}Hz null  null null  hugepage")),
+            AdvisedAction::Pageout => Some(cold("pageout")),
+            AdvisedAction::Cold => Some(cold("cold")),
         }
     }
 }

@@ -4,7 +4,7 @@ use isotherm_core::AddrRange;
 
 use super::history::Block;
 use super::layout::{Layout, Place};
-use super::rows::{Action, RangeRow};
+use super::rows::{AdvisedAction, RangeRow};
 use crate::basis::ms;
 use crate::names::label_of;
 use crate::units::percent;
@@ -53,9 +53,9 @@ impl Stretch<'_> {
         self.block.touches / self.block.byte_s.max(f64::MIN_POSITIVE)
     }
 
-    fn cold(&self) -> Option<Action> {
+    fn cold(&self) -> Option<AdvisedAction> {
         self.block.idle_since?;
-        Some(if self.block.returns == 0 { Action::Pageout } else { Action::Cold })
+        Some(if self.block.returns == 0 { AdvisedAction::Pageout } else { AdvisedAction::Cold })
     }
 
     fn is_dense(&self) -> bool {
@@ -86,28 +86,30 @@ pub(super) fn stretches<'a>(
 /// The ranges for each action, the best first: hot ranges by rate, cold ranges by size.
 pub(super) fn ranges(
     all: &[Stretch],
-    action: Action,
+    action: AdvisedAction,
     (lock_limit, hot_hz): (u64, f64),
     touches: f64,
 ) -> Vec<RangeRow> {
     let chosen = match action {
-        Action::Lock => lock(all, lock_limit, hot_hz),
-        Action::Hugepage => huge(all),
-        Action::Pageout | Action::Cold => {
+        AdvisedAction::Lock => lock(all, lock_limit, hot_hz),
+        AdvisedAction::Hugepage => huge(all),
+        AdvisedAction::Pageout | AdvisedAction::Cold => {
             all.iter().filter(|s| s.cold() == Some(action)).copied().collect()
         }
     };
     let joins = |a: &Stretch, b: &Stretch| {
         let same =
             (a.place.target, a.place.mapping.range) == (b.place.target, b.place.mapping.range);
-        let fits = action != Action::Lock || a.is_similar(b);
+        let fits = action != AdvisedAction::Lock || a.is_similar(b);
         same && fits && a.range.end == b.range.start
     };
     let rows = chosen.chunk_by(joins).filter_map(|run| row(action, run, touches));
     let mut rows: Vec<RangeRow> = rows.collect();
     match action {
-        Action::Lock | Action::Hugepage => rows.sort_by(|a, b| b.rate_hz.total_cmp(&a.rate_hz)),
-        Action::Pageout | Action::Cold => {
+        AdvisedAction::Lock | AdvisedAction::Hugepage => {
+            rows.sort_by(|a, b| b.rate_hz.total_cmp(&a.rate_hz))
+        }
+        AdvisedAction::Pageout | AdvisedAction::Cold => {
             rows.sort_by_key(|r| std::cmp::Reverse(r.resident_bytes));
         }
     }
@@ -148,7 +150,7 @@ fn can_be_huge(place: &Place) -> bool {
     matches!(place.mapping.kind, Anonymous | Heap)
 }
 
-fn row(action: Action, run: &[Stretch], touches: f64) -> Option<RangeRow> {
+fn row(action: AdvisedAction, run: &[Stretch], touches: f64) -> Option<RangeRow> {
     let (first, last) = (run.first()?, run.last()?);
     let sum = |of: fn(&Stretch) -> f64| run.iter().map(of).sum::<f64>();
     let range = AddrRange::new(first.range.start, last.range.end);
@@ -156,7 +158,7 @@ fn row(action: Action, run: &[Stretch], touches: f64) -> Option<RangeRow> {
     let offset = range.start - mapping.range.start;
     let length = range.len() as f64;
     let since = run.iter().filter_map(|s| s.block.idle_since).max();
-    let is_cold = matches!(action, Action::Pageout | Action::Cold);
+    let is_cold = matches!(action, AdvisedAction::Pageout | AdvisedAction::Cold);
     let hot = |s: &Stretch| s.block.hot_s / s.seconds.max(f64::MIN_POSITIVE) * s.range.len() as f64;
     let own = sum(|s| s.block.touches);
     Some(RangeRow {
@@ -177,9 +179,9 @@ fn row(action: Action, run: &[Stretch], touches: f64) -> Option<RangeRow> {
     })
 }
 
-fn call(action: Action, offset: u64, length: u64) -> String {
+fn call(action: AdvisedAction, offset: u64, length: u64) -> String {
     match action {
-        Action::Lock => format!("mlock((char *)base + {offset:#x}, {length:#x});"),
+        AdvisedAction::Lock => format!("mlock((char *)base + {offset:#x}, {length:#x});"),
         _ => format!("madvise((char *)base + {offset:#x}, {length:#x}, {});", action.c_name()),
     }
 }

@@ -17,7 +17,7 @@ pub struct Advice {
     /// the part of the record that was used
     #[serde(flatten)]
     pub basis: Basis,
-    /// minimum idle time at the end of the record for [`Action::Cold`] or [`Action::Pageout`]
+    /// minimum idle time at the end of the record for [`AdvisedAction::Cold`] or [`AdvisedAction::Pageout`]
     pub min_age_ms: f64,
     /// maximum total size of locked memory
     pub lock_limit_bytes: u64,
@@ -44,7 +44,7 @@ pub struct Advice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Action {
+pub enum AdvisedAction {
     /// keep it: `mlock`
     Lock,
     /// make huge pages: `MADV_HUGEPAGE`
@@ -55,9 +55,10 @@ pub enum Action {
     Cold,
 }
 
-impl Action {
+impl AdvisedAction {
     /// All actions, in the order of reports.
-    pub const ALL: [Action; 4] = [Action::Lock, Action::Hugepage, Action::Pageout, Action::Cold];
+    pub const ALL: [AdvisedAction; 4] =
+        [AdvisedAction::Lock, AdvisedAction::Hugepage, AdvisedAction::Pageout, AdvisedAction::Cold];
 
     /// The name in C.
     #[must_use]
@@ -70,7 +71,7 @@ impl Action {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ActionRow {
     /// the action
-    pub action: Action,
+    pub action: AdvisedAction,
     /// number of ranges
     pub ranges: u64,
     /// total length
@@ -90,7 +91,7 @@ pub struct ActionRow {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RangeRow {
     /// the advised action
-    pub action: Action,
+    pub action: AdvisedAction,
     /// number of the target
     pub target: u32,
     /// name of the mapping

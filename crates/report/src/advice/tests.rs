@@ -53,7 +53,7 @@ fn steady() -> Vec<Snapshot> {
     (0..100).map(second).collect()
 }
 
-fn of(a: &Advice, action: Action) -> Vec<(u64, u64)> {
+fn of(a: &Advice, action: AdvisedAction) -> Vec<(u64, u64)> {
     let own = a.ranges.iter().filter(|r| r.action == action);
     own.map(|r| ((r.range.start - BASE) / MIB, (r.range.end - BASE) / MIB)).collect()
 }
@@ -66,7 +66,7 @@ fn wishes(min_age: u64, window: u64) -> AdviceThresholds {
 #[test]
 fn the_hottest_are_locked_as_far_as_the_limit_goes() {
     let a = advise(&steady(), AdviceThresholds::default());
-    assert_eq!(of(&a, Action::Lock), [(0, 8)]);
+    assert_eq!(of(&a, AdvisedAction::Lock), [(0, 8)]);
     let lock = &a.actions[0];
     // All touches: 4 x 100 + 12 x 50 + 2 x 1, and three snapshots of 4 x 5.
     let all = 400.0 + 600.0 + 2.0 + 4.0 * 5.0 * 3.0 / 100.0;
@@ -78,11 +78,11 @@ fn the_hottest_are_locked_as_far_as_the_limit_goes() {
     assert!((row.rate_hz - 75.0).abs() < 1e-6 && (row.hot_percent - 100.0).abs() < 1e-6);
     let all =
         advise(&steady(), AdviceThresholds { lock_limit: 1 << 40, ..AdviceThresholds::default() });
-    assert_eq!(of(&all, Action::Lock), [(0, 16)]);
+    assert_eq!(of(&all, AdvisedAction::Lock), [(0, 16)]);
     assert!(
         of(
             &advise(&steady(), AdviceThresholds { lock_limit: 0, ..AdviceThresholds::default() }),
-            Action::Lock
+            AdvisedAction::Lock
         )
         .is_empty()
     );
@@ -96,7 +96,7 @@ fn ranges_of_very_different_rates_are_locked_separately() {
     }
     let a =
         advise(&record, AdviceThresholds { lock_limit: 1 << 40, ..AdviceThresholds::default() });
-    assert_eq!(of(&a, Action::Lock), [(0, 4), (4, 16)]);
+    assert_eq!(of(&a, AdvisedAction::Lock), [(0, 4), (4, 16)]);
 }
 
 /// As a program that passes through its memory once in four seconds.
@@ -115,7 +115,7 @@ fn memory_that_is_touched_from_time_to_time_but_always_again_is_locked() {
         let wishes = AdviceThresholds { lock_limit: 1 << 40, ..AdviceThresholds::default() };
         let mut builder = AdviceBuilder::new(scope, wishes).unwrap();
         record.iter().for_each(|s| builder.push(s));
-        of(&builder.finish(), Action::Lock)
+        of(&builder.finish(), AdvisedAction::Lock)
     };
     assert_eq!(locked(0.5), [(4, 16), (16, 18), (0, 4)], "the hottest first");
     assert_eq!(locked(0.9), [(4, 16), (16, 18)]);
@@ -127,12 +127,15 @@ fn memory_of_which_few_pages_are_touched_is_not_locked() {
     for s in &mut record {
         s.targets[0].regions[0] = RegionView { touched_bp: 4_000, ..touched(0, 4, 100.0) };
     }
-    assert_eq!(of(&advise(&record, AdviceThresholds::default()), Action::Lock), [(4, 12)]);
+    assert_eq!(of(&advise(&record, AdviceThresholds::default()), AdvisedAction::Lock), [(4, 12)]);
 }
 
 #[test]
 fn whole_huge_pages_that_are_hot_and_full_are_made() {
-    assert_eq!(of(&advise(&steady(), AdviceThresholds::default()), Action::Hugepage), [(0, 16)]);
+    assert_eq!(
+        of(&advise(&steady(), AdviceThresholds::default()), AdvisedAction::Hugepage),
+        [(0, 16)]
+    );
     let mut record = steady();
     for s in &mut record {
         let regions = &mut s.targets[0].regions;
@@ -143,23 +146,26 @@ fn whole_huge_pages_that_are_hot_and_full_are_made() {
         regions.insert(3, touched(16, 17, 50.0));
         regions[4] = touched(17, 18, 1.0);
     }
-    assert_eq!(of(&advise(&record, AdviceThresholds::default()), Action::Hugepage), [(2, 16)]);
+    assert_eq!(
+        of(&advise(&record, AdviceThresholds::default()), AdvisedAction::Hugepage),
+        [(2, 16)]
+    );
 }
 
 #[test]
 fn idle_memory_is_paged_out_and_returning_memory_read_first() {
     let a = advise(&steady(), wishes(15, 60));
-    assert_eq!(of(&a, Action::Pageout), [(18, 24)]);
-    assert_eq!(of(&a, Action::Cold), [(24, 28)], "idle for the last 19 s");
+    assert_eq!(of(&a, AdvisedAction::Pageout), [(18, 24)]);
+    assert_eq!(of(&a, AdvisedAction::Cold), [(24, 28)], "idle for the last 19 s");
     let row = |action| a.ranges.iter().find(|r| r.action == action).unwrap();
-    assert_eq!(row(Action::Pageout).idle_since_ms, Some(0.0));
-    assert_eq!(row(Action::Pageout).returns, 0);
+    assert_eq!(row(AdvisedAction::Pageout).idle_since_ms, Some(0.0));
+    assert_eq!(row(AdvisedAction::Pageout).returns, 0);
     // After 40 s and 80 s; at the begin nothing had been idle.
-    assert_eq!((row(Action::Cold).returns, a.block_bytes), (2 * 4 * 16, 65536));
-    assert_eq!(row(Action::Cold).idle_since_ms, Some(81_000.0));
-    assert!(row(Action::Cold).call.ends_with("0x400000, MADV_COLD);"));
+    assert_eq!((row(AdvisedAction::Cold).returns, a.block_bytes), (2 * 4 * 16, 65536));
+    assert_eq!(row(AdvisedAction::Cold).idle_since_ms, Some(81_000.0));
+    assert!(row(AdvisedAction::Cold).call.ends_with("0x400000, MADV_COLD);"));
     let a = advise(&steady(), wishes(30, 60));
-    assert!(of(&a, Action::Cold).is_empty());
+    assert!(of(&a, AdvisedAction::Cold).is_empty());
     assert_eq!(a.unknown_bytes_at_end, 4 * MIB);
 }
 
@@ -224,10 +230,10 @@ fn targets_are_distinguished_and_added_up() {
     let needed: Vec<_> = a.sizing.iter().map(|s| (s.target, s.needed_max_bytes / MIB)).collect();
     assert_eq!(needed, [(None, 5), (Some(0), 4), (Some(7), 0), (Some(9), 0)]);
     assert_eq!(a.sizing[3].memory_high_bytes, None, "not there for long enough");
-    let cold: Vec<_> = a.ranges.iter().filter(|r| r.action == Action::Pageout).collect();
+    let cold: Vec<_> = a.ranges.iter().filter(|r| r.action == AdvisedAction::Pageout).collect();
     let rows: Vec<_> = cold.iter().map(|r| (r.target, r.size_bytes / MIB)).collect();
     assert_eq!(rows, [(7, 8), (0, 4)]);
-    assert!(of(&a, Action::Hugepage).is_empty(), "it is a file");
+    assert!(of(&a, AdvisedAction::Hugepage).is_empty(), "it is a file");
     assert_eq!(a.targets.len(), 3);
 }
 
@@ -367,7 +373,7 @@ proptest! {
         let a = advise(&snapshots, wishes);
         let lines: Vec<_> = a.ranges.iter().map(|r| (r.target, r.action, r.range)).collect();
         for (i, x) in lines.iter().enumerate() {
-            let is_cold = |a: Action| a >= Action::Pageout;
+            let is_cold = |a: AdvisedAction| a >= AdvisedAction::Pageout;
             for y in lines[i + 1..].iter().filter(|y| y.0 == x.0) {
                 let apart = x.1 == y.1 || is_cold(x.1) || is_cold(y.1);
                 prop_assert!(!apart || x.2.intersect(&y.2).is_none(), "{x:?} {y:?}");

@@ -22,21 +22,21 @@ pub struct Estimate {
 
 /// A sum over sampled pages. Each sample stands for `weight` faults.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Sum {
+pub(crate) struct WeightedSum {
     pub bytes: f64,
     variance: f64,
 }
 
-impl Sum {
+impl WeightedSum {
     /// One sample, of which `bytes` belong to the sum.
     pub(crate) fn sample(bytes: f64, weight: u64) -> Self {
         let w = weight as f64;
         // Of w faults, one was sampled: with w = 1 the sum is exact.
-        Sum { bytes: w * bytes, variance: w * (w - 1.0).max(0.0) * bytes * bytes }
+        WeightedSum { bytes: w * bytes, variance: w * (w - 1.0).max(0.0) * bytes * bytes }
     }
 
     fn scaled(self, share: f64) -> Self {
-        Sum { bytes: self.bytes * share, variance: self.variance * share * share }
+        WeightedSum { bytes: self.bytes * share, variance: self.variance * share * share }
     }
 
     /// The estimate. The number of samples has a Poisson distribution, whose 95 % interval is approximated after
@@ -54,7 +54,7 @@ impl Sum {
     }
 }
 
-impl AddAssign for Sum {
+impl AddAssign for WeightedSum {
     fn add_assign(&mut self, o: Self) {
         self.bytes += o.bytes;
         self.variance += o.variance;
@@ -64,11 +64,11 @@ impl AddAssign for Sum {
 /// Sums by heat.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct HeatSum {
-    pub hot: Sum,
-    pub warm: Sum,
-    pub cold: Sum,
-    pub unknown: Sum,
-    pub resident: Sum,
+    pub hot: WeightedSum,
+    pub warm: WeightedSum,
+    pub cold: WeightedSum,
+    pub unknown: WeightedSum,
+    pub resident: WeightedSum,
     /// bytes of cold memory times its idle age in ms
     pub idle: f64,
 }
@@ -77,7 +77,7 @@ impl HeatSum {
     /// `len` resident bytes of a sampled page or allocation that lies in memory of this heat.
     pub(crate) fn sample(len: f64, heat: &HeatBytes, age_ms: f64, weight: u64) -> Self {
         let resident = heat.resident().max(1) as f64;
-        let part = |bytes: u64| Sum::sample(len * bytes as f64 / resident, weight);
+        let part = |bytes: u64| WeightedSum::sample(len * bytes as f64 / resident, weight);
         let cold = part(heat.cold);
         HeatSum {
             hot: part(heat.hot),
@@ -119,8 +119,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn sum(samples: u32, weight: u64) -> Estimate {
-        let mut sum = Sum::default();
-        (0..samples).for_each(|_| sum += Sum::sample(4096.0, weight));
+        let mut sum = WeightedSum::default();
+        (0..samples).for_each(|_| sum += WeightedSum::sample(4096.0, weight));
         sum.estimate()
     }
 
@@ -147,8 +147,8 @@ mod tests {
         fn an_interval_contains_its_estimate(
             samples in prop::collection::vec((0.0..4096.0f64, 1u64..100_000), 0..50),
         ) {
-            let mut sum = Sum::default();
-            samples.iter().for_each(|&(bytes, weight)| sum += Sum::sample(bytes, weight));
+            let mut sum = WeightedSum::default();
+            samples.iter().for_each(|&(bytes, weight)| sum += WeightedSum::sample(bytes, weight));
             let e = sum.estimate();
             prop_assert!(0.0 <= e.low && e.low <= e.bytes && e.bytes <= e.high, "{e:?}");
         }

@@ -85,7 +85,7 @@ pub struct CodeAddress<'a> {
 
 /// A function on a stack.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub struct Frame {
+pub struct StackFrame {
     /// its name; for a function without a name, the file and the offset in it
     pub function: Arc<str>,
     /// `file:line`, if it is known
@@ -112,7 +112,7 @@ pub trait FindFunctions {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StackRow {
     /// the outermost frame first
-    pub frames: Vec<Frame>,
+    pub frames: Vec<StackFrame>,
     /// name of the thread
     pub thread: String,
     /// its memory
@@ -216,7 +216,7 @@ pub struct Code {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RefaultRow {
     /// the outermost frame first
-    pub frames: Vec<Frame>,
+    pub frames: Vec<StackFrame>,
     /// name of the thread
     pub thread: String,
     /// number of faults

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isotherm_core::{AddrRange, HeatBytes, RegionView, TargetId, TargetView};
 use serde::Serialize;
 
-use super::{CodeAddress, CodeBy, CodeMemory, FindFunctions, Frame, HeatSum, Owner, StackRow};
+use super::{CodeAddress, CodeBy, CodeMemory, FindFunctions, HeatSum, Owner, StackFrame, StackRow};
 use crate::basis::ms;
 use crate::filter::Options;
 use crate::names::{label_of, short};
@@ -69,7 +69,7 @@ pub struct CodeRow {
 /// Names the frames of stacks, and remembers the names.
 pub(super) struct Namer<'a> {
     find: &'a mut dyn FindFunctions,
-    known: HashMap<(u32, usize, u64), Vec<Frame>>,
+    known: HashMap<(u32, usize, u64), Vec<StackFrame>>,
 }
 
 impl<'a> Namer<'a> {
@@ -86,7 +86,7 @@ impl<'a> Namer<'a> {
     }
 
     /// The functions of a stack, the outermost first.
-    pub(super) fn frames(&mut self, owner: &Owner) -> Vec<Frame> {
+    pub(super) fn frames(&mut self, owner: &Owner) -> Vec<StackFrame> {
         let mut all = Vec::new();
         for (i, &address) in owner.frames.iter().enumerate() {
             // All but the innermost frame are return addresses, which lie after the call.
@@ -102,7 +102,7 @@ impl<'a> Namer<'a> {
     }
 }
 
-fn name(find: &mut dyn FindFunctions, owner: &Owner, address: u64) -> Vec<Frame> {
+fn name(find: &mut dyn FindFunctions, owner: &Owner, address: u64) -> Vec<StackFrame> {
     let executed = &*owner.code.0;
     let after = executed.partition_point(|c| c.range.end <= address);
     let code = executed.get(after).filter(|c| c.range.contains(address));
@@ -113,9 +113,9 @@ fn name(find: &mut dyn FindFunctions, owner: &Owner, address: u64) -> Vec<Frame>
             Some(c) => format!("{}+{:#x}", short(&c.path), address - c.range.start + c.offset),
             None => "[unknown]".to_owned(),
         };
-        return vec![Frame { function: function.into(), line: None, library, named: false }];
+        return vec![StackFrame { function: function.into(), line: None, library, named: false }];
     }
-    let frame = |(function, line): (String, Option<String>)| Frame {
+    let frame = |(function, line): (String, Option<String>)| StackFrame {
         function: function.into(),
         line: line.map(Into::into),
         library: Arc::clone(&library),
@@ -124,19 +124,19 @@ fn name(find: &mut dyn FindFunctions, owner: &Owner, address: u64) -> Vec<Frame>
     found.into_iter().map(frame).collect()
 }
 
-fn is_in_helper_library(frame: &Frame) -> bool {
+fn is_in_helper_library(frame: &StackFrame) -> bool {
     let library = short(&frame.library);
     HELPER_LIBRARIES.iter().any(|name| library.starts_with(name))
 }
 
-fn is_helper(frame: &Frame) -> bool {
+fn is_helper(frame: &StackFrame) -> bool {
     let function = frame.function.trim_start_matches('<');
     is_in_helper_library(frame) || HELPER_FUNCTIONS.iter().any(|name| function.starts_with(name))
 }
 
 /// The innermost frame that is not a helper. Programs without symbols have none with a name.
-fn site(frames: &[Frame]) -> Option<&Frame> {
-    let innermost = |is: fn(&Frame) -> bool| frames.iter().rev().find(|f| is(f));
+fn site(frames: &[StackFrame]) -> Option<&StackFrame> {
+    let innermost = |is: fn(&StackFrame) -> bool| frames.iter().rev().find(|f| is(f));
     innermost(|f| f.named && !is_helper(f))
         .or_else(|| innermost(|f| !f.library.is_empty() && !is_in_helper_library(f)))
         .or_else(|| innermost(|_| true))
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_site_is_the_innermost_function_of_the_program() {
-        let frame = |function: &str, library: &str, named| Frame {
+        let frame = |function: &str, library: &str, named| StackFrame {
             function: function.into(),
             line: None,
             library: library.into(),

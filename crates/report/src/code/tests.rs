@@ -219,8 +219,10 @@ fn saved_memory_is_the_mean_of_the_snapshots() {
 #[test]
 fn faults_after_the_selected_time_do_not_count() {
     let time = Some(Duration::ZERO..Duration::from_secs(1));
-    let options =
-        Options { filter: crate::Filter { time, ..Default::default() }, ..Options::default() };
+    let options = Options {
+        filter: crate::RecordFilter { time, ..Default::default() },
+        ..Options::default()
+    };
     let mut builder = CodeBuilder::new(options, CodeBy::Function);
     builder.fault(&fault(FaultKind::Minor, 2 << 20, 0xb));
     builder.push(&snapshot(0));
@@ -233,8 +235,10 @@ fn faults_after_the_selected_time_do_not_count() {
 #[test]
 fn faults_before_snapshots_belong_to_their_own_time() {
     let time = Some(Duration::from_secs(1)..Duration::from_secs(2));
-    let options =
-        Options { filter: crate::Filter { time, ..Default::default() }, ..Options::default() };
+    let options = Options {
+        filter: crate::RecordFilter { time, ..Default::default() },
+        ..Options::default()
+    };
     let mut builder = CodeBuilder::new(options, CodeBy::Function);
     let begin = snapshot(0).start;
     for ms in [500, 1500, 2500] {

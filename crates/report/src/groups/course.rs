@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use isotherm_core::PAGE_SIZE;
 
-use super::rows::{Shares, TimeBucket};
+use super::rows::{GroupBytes, TimeBucket};
 
 /// Bytes times seconds, and pages that were read back.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,7 +19,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, s: &Shares, seconds: f64) {
+    fn add(&mut self, s: &GroupBytes, seconds: f64) {
         let times = |bytes: u64| bytes as f64 * seconds;
         self.resident += times(s.resident_bytes.unwrap_or_default());
         self.hot += times(s.hot_bytes);
@@ -46,9 +46,9 @@ impl Sums {
         }
     }
 
-    fn mean(&self, seconds: f64) -> Shares {
+    fn mean(&self, seconds: f64) -> GroupBytes {
         let mean = |sum: f64| (sum / seconds.max(f64::MIN_POSITIVE)).round() as u64;
-        Shares {
+        GroupBytes {
             resident_bytes: Some(mean(self.resident)),
             hot_bytes: mean(self.hot),
             warm_bytes: mean(self.warm),
@@ -67,16 +67,16 @@ impl Sums {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Course {
     parts: BTreeMap<u32, Sums>,
-    now: Shares,
+    now: GroupBytes,
     /// number of the snapshot to which `now` belongs, counted from 1
     of: u64,
 }
 
 impl Course {
     /// Adds the row's memory in the `n`th snapshot, which belongs to part `part`.
-    pub(super) fn add(&mut self, part: u32, n: u64, s: &Shares, seconds: f64) {
+    pub(super) fn add(&mut self, part: u32, n: u64, s: &GroupBytes, seconds: f64) {
         if self.of != n {
-            (self.of, self.now) = (n, Shares::default());
+            (self.of, self.now) = (n, GroupBytes::default());
         }
         self.now.add(s);
         self.parts.entry(part).or_default().add(s, seconds);
@@ -96,12 +96,12 @@ impl Course {
     }
 
     /// The row's memory in the `n`th snapshot.
-    pub(super) fn last(&self, n: u64) -> Shares {
-        if self.of == n { self.now } else { Shares::default() }
+    pub(super) fn last(&self, n: u64) -> GroupBytes {
+        if self.of == n { self.now } else { GroupBytes::default() }
     }
 
     /// Means over `seconds`, and bytes read back.
-    pub(super) fn whole(&self, seconds: f64) -> (Shares, Option<u64>) {
+    pub(super) fn whole(&self, seconds: f64) -> (GroupBytes, Option<u64>) {
         let mut all = Sums::default();
         self.parts.values().for_each(|sums| all.join(sums));
         (all.mean(seconds), all.refaulted())

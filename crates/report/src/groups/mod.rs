@@ -11,7 +11,7 @@ use std::time::Duration;
 use isotherm_core::{Attribution, HeatBytes, Nanos, Snapshot, TargetId};
 
 use self::course::Course;
-pub use self::rows::{GroupRow, Groups, Shares, TimeBucket};
+pub use self::rows::{GroupBytes, GroupRow, Groups, TimeBucket};
 use crate::basis::{BasisTally, ms};
 use crate::filter::{FilterError, Gate, Options};
 
@@ -22,7 +22,7 @@ const MAX_PARTS: u32 = 1024;
 /// Maximum count of the processes and groups that share a row.
 const MAX_OTHERS: usize = 1 << 14;
 /// Maximum number of attributions that wait for their snapshot. Beyond it, the oldest is dropped.
-const MAX_WAITING: usize = 1 << 16;
+const MAX_WAITING_ATTRIBUTIONS: usize = 1 << 16;
 /// Default length of a part of the time.
 const DEFAULT_PART: Duration = Duration::from_secs(1);
 
@@ -102,7 +102,7 @@ impl GroupsBuilder {
     /// Adds an attribution of a target.
     pub fn attribution(&mut self, a: &Attribution) {
         // Its counters are also part of the target's next attribution.
-        if self.waiting.len() == MAX_WAITING {
+        if self.waiting.len() == MAX_WAITING_ATTRIBUTIONS {
             self.waiting.pop_front();
         }
         self.waiting.push_back(a.clone());
@@ -125,7 +125,7 @@ impl GroupsBuilder {
             let t = &self.options.thresholds;
             let bytes: HeatBytes = filter.clipped(view).map(|r| r.bytes(t)).sum();
             let saved = self.attributions.get(&view.id).map(|a| a.swapped);
-            let shares = Shares::of(&bytes, saved);
+            let shares = GroupBytes::of(&bytes, saved);
             let snapshot = self.snapshots;
             self.rows_of(view.id, |row| row.add(part, snapshot, &shares, seconds));
             all += bytes;

@@ -36,9 +36,9 @@ pub struct GroupRow {
     /// path of the process's group at its last attribution; null for a group
     pub cgroup: Option<String>,
     /// mean over the time
-    pub mean: Shares,
+    pub mean: GroupBytes,
     /// in the last snapshot
-    pub last: Shares,
+    pub last: GroupBytes,
     /// bytes of pages that were read back, over the time
     pub refaulted_bytes: Option<u64>,
     /// parts of the time that are not empty
@@ -47,7 +47,7 @@ pub struct GroupRow {
 
 /// Bytes by heat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Shares {
+pub struct GroupBytes {
     /// resident: hot, warm, cold and unknown; `None` if the record does not contain which memory is resident
     pub resident_bytes: Option<u64>,
     /// touched at the hot rate or more
@@ -71,14 +71,14 @@ pub struct TimeBucket {
     pub to_ms: f64,
     /// mean over that time
     #[serde(flatten)]
-    pub mean: Shares,
+    pub mean: GroupBytes,
     /// bytes of pages that were read back in it
     pub refaulted_bytes: Option<u64>,
 }
 
-impl Shares {
+impl GroupBytes {
     pub(super) fn of(b: &HeatBytes, saved: Option<u64>) -> Self {
-        Shares {
+        GroupBytes {
             resident_bytes: Some(b.resident()),
             hot_bytes: b.hot,
             warm_bytes: b.warm,
@@ -88,7 +88,7 @@ impl Shares {
         }
     }
 
-    pub(super) fn add(&mut self, o: &Shares) {
+    pub(super) fn add(&mut self, o: &GroupBytes) {
         let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
         add(&mut self.hot_bytes, o.hot_bytes);
         add(&mut self.warm_bytes, o.warm_bytes);
@@ -106,7 +106,7 @@ impl Shares {
     /// Without resident memory if the record does not contain it.
     pub(super) fn known(self, missing: Missing) -> Self {
         let resident_bytes = missing.resident(self.resident_bytes.unwrap_or_default());
-        Shares { resident_bytes, ..self }
+        GroupBytes { resident_bytes, ..self }
     }
 
     /// The bytes of all states of heat.

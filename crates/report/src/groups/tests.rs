@@ -185,10 +185,10 @@ fn implausible_values_are_bounded() {
     let mut b = GroupsBuilder::new(Options::default(), By::Process, None);
     b.begin([reported(0, 0.0, "/", 0, 0), reported(1, 0.0, "/", 0, 0)]);
     let never = Nanos(u64::MAX);
-    for id in 0..2 * MAX_WAITING as u32 {
+    for id in 0..2 * MAX_WAITING_ATTRIBUTIONS as u32 {
         b.attribution(&Attribution { at: never, ..reported(id, 0.0, "/", 0, 0) });
     }
-    assert_eq!(b.waiting.len(), MAX_WAITING);
+    assert_eq!(b.waiting.len(), MAX_WAITING_ATTRIBUTIONS);
     b.begin([reported(0, 0.0, "/", 0, 0), reported(1, 0.0, "/", 0, 0)]);
     for faults in [u64::MAX, 0, u64::MAX] {
         b.attribution(&reported(0, 0.5, "/", u64::MAX, faults));

@@ -11,7 +11,7 @@ use crate::columns::column_shares;
 /// A region with a smaller resident share is drawn as absent, in units of 1/10,000.
 pub const MIN_RESIDENT_BP: u32 = 2500;
 /// Rates above this are limited to it: a difference would not be visible, and sums stay finite.
-const MAX_HZ: f32 = 1e6;
+const MAX_CELL_HZ: f32 = 1e6;
 
 /// The cells of one range of addresses over one span of time, which both are known before.
 #[derive(Debug, Clone)]
@@ -126,7 +126,7 @@ fn state(r: &RegionView) -> CellState {
     } else if r.rate.hz > 0.0 {
         // The mean over all its pages, so that a few hot pages do not make the whole region hot.
         let share = r.touched_bp.min(10_000) as f32 / 10_000.0;
-        CellState::Touched((r.rate.hz * share).min(MAX_HZ))
+        CellState::Touched((r.rate.hz * share).min(MAX_CELL_HZ))
     } else {
         CellState::Untouched
     }

@@ -6,7 +6,7 @@ use isotherm_core::{AddrRange, Heat, RegionView, Snapshot, TargetId, Thresholds}
 
 use crate::basis::BasisTally;
 use crate::filter::{FilterError, Gate, Options};
-use crate::names::{NO_MAPPING, Names};
+use crate::names::{NO_MAPPING, NameIndex};
 use crate::pieces::each_piece;
 
 /// Maximum number of spans per target, and of targets: limits, because records come from outside.
@@ -18,7 +18,7 @@ const MAX_TARGETS: usize = 256;
 pub struct Extent {
     pub(super) options: Options,
     pub(super) gate: Gate,
-    pub(super) names: Names,
+    pub(super) names: NameIndex,
     pub(super) targets: BTreeMap<TargetId, Spans>,
     pub(super) tally: BasisTally,
 }
@@ -30,7 +30,7 @@ impl Extent {
         Extent {
             gate: Gate::new(options.filter.clone()),
             options,
-            names: Names::new(),
+            names: NameIndex::new(),
             targets: BTreeMap::new(),
             tally: BasisTally::default(),
         }

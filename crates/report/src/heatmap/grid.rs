@@ -4,7 +4,7 @@ use isotherm_core::Snapshot;
 
 use super::extent::Extent;
 use super::layout::{Area, choose, heights};
-use super::{Canvas, Heatmap, Omitted, Panel, Shape};
+use super::{Canvas, GridSize, Heatmap, Omitted, Panel};
 use crate::basis::Basis;
 use crate::columns::gap_columns;
 use crate::filter::{FilterError, Gate, Options};
@@ -32,7 +32,7 @@ impl Grid {
     ///
     /// # Errors
     /// If the first pass has found nothing.
-    pub fn new(extent: Extent, shape: &Shape) -> Result<Self, FilterError> {
+    pub fn new(extent: Extent, shape: &GridSize) -> Result<Self, FilterError> {
         let time = extent.gate.found()?;
         let (areas, omitted) = choose(&extent, shape.max_panels.max(1));
         if areas.is_empty() {

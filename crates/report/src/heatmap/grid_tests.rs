@@ -1,6 +1,6 @@
 use super::*;
 use crate::columns::column_shares;
-use crate::filter::Filter;
+use crate::filter::RecordFilter;
 use crate::heatmap::canvas::rows;
 use crate::heatmap::{Cell, CellSupport};
 use crate::scene::{absent, mapping, region, snapshot, target, unknown};
@@ -8,12 +8,12 @@ use isotherm_core::{AddrRange, RateSupport, RegionView, Unknown};
 use proptest::prelude::*;
 use std::time::Duration;
 
-const SHAPE: Shape =
-    Shape { columns: 4, rows: 8, title_rows: 0, min_rows: 2, max_panels: 8, step: 1 };
+const SHAPE: GridSize =
+    GridSize { columns: 4, rows: 8, title_rows: 0, min_rows: 2, max_panels: 8, step: 1 };
 
 fn heatmap(
     options: Options,
-    shape: &Shape,
+    shape: &GridSize,
     snapshots: &[Snapshot],
 ) -> Result<Heatmap, FilterError> {
     let mut extent = Extent::new(options);
@@ -49,7 +49,7 @@ fn a_region_is_drawn_where_and_when_it_was() {
 
 #[test]
 fn the_hottest_region_wins_a_row_and_time_is_averaged() {
-    let shape = Shape { columns: 1, rows: 2, ..SHAPE };
+    let shape = GridSize { columns: 1, rows: 2, ..SHAPE };
     let island =
         vec![region(0, 0x1000, 0.0), region(0x1000, 0x1100, 60.0), region(0x1100, 0x8000, 0.0)];
     let rest = vec![region(0, 0x8000, 0.0)];
@@ -80,7 +80,7 @@ fn a_cell_has_the_support_of_most_of_its_rate() {
     let of = |support| vec![RegionView { support, ..region(0, 0x8000, 1.0) }];
     let some = |measured_bp, extended_bp| of(Some(RateSupport { measured_bp, extended_bp }));
     let support = |regions: Vec<Vec<RegionView>>| {
-        let shape = Shape { columns: 1, ..SHAPE };
+        let shape = GridSize { columns: 1, ..SHAPE };
         let map = heatmap(Options::default(), &shape, &heap(regions)).unwrap();
         map.panels[0].cells.support(0, 0)
     };
@@ -98,10 +98,10 @@ fn a_cell_has_the_support_of_most_of_its_rate() {
 
 #[test]
 fn time_and_addresses_can_be_narrowed() {
-    let filter = Filter {
+    let filter = RecordFilter {
         time: Some(Duration::from_secs(1)..Duration::from_secs(3)),
         addr: Some(AddrRange::new(0x2000, 0x6000)),
-        ..Filter::default()
+        ..RecordFilter::default()
     };
     let options = Options { filter, ..Options::default() };
     let snapshots = heap((1..5).map(|hz| vec![region(0, 0x8000, hz as f32)]).collect());
@@ -117,7 +117,7 @@ fn a_target_is_drawn_only_while_it_lives_and_not_over_another() {
     let of =
         |id| target(id, vec![mapping(0, 0x8000, "")], vec![region(0, 0x8000, 1.0 + id as f32)]);
     let snapshots = [snapshot(0, 1.0, vec![of(0)]), snapshot(1, 1.0, vec![of(0), of(7)])];
-    let map = heatmap(Options::default(), &Shape { columns: 2, ..SHAPE }, &snapshots).unwrap();
+    let map = heatmap(Options::default(), &GridSize { columns: 2, ..SHAPE }, &snapshots).unwrap();
     let cells: Vec<_> =
         map.panels.iter().map(|p| (p.target, p.cells.get(0, 0), p.cells.get(1, 0))).collect();
     assert_eq!(
@@ -196,12 +196,12 @@ proptest! {
             .into_iter()
             .map(|(a, b, hz, bp)| RegionView { resident_bp: bp, ..region(a.min(b), a.max(b), hz) })
             .collect();
-        let filter = Filter {
+        let filter = RecordFilter {
             time: Some(Duration::from_millis(from)..Duration::from_millis(from + len)),
-            ..Filter::default()
+            ..RecordFilter::default()
         };
         let options = Options { filter, ..Options::default() };
-        let shape = Shape { columns, rows, ..SHAPE };
+        let shape = GridSize { columns, rows, ..SHAPE };
         let snapshots = heap(vec![regions.clone(), regions.clone(), regions]);
         if let Ok(map) = heatmap(options, &shape, &snapshots) {
             for p in &map.panels {

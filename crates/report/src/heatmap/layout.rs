@@ -3,8 +3,8 @@
 use isotherm_core::{AddrRange, TargetId};
 
 use super::extent::{Extent, Span, join};
-use super::{Omitted, Shape};
-use crate::names::{Names, short};
+use super::{GridSize, Omitted};
+use crate::names::{NameIndex, short};
 
 /// Share of the resident bytes that the panels must show.
 const MIN_SHOWN_SHARE: f64 = 0.99;
@@ -66,7 +66,7 @@ fn areas(extent: &Extent) -> Vec<Area> {
 }
 
 /// The name with the most resident bytes, and the number of the other names.
-fn name(span: &Span, names: &Names) -> String {
+fn name(span: &Span, names: &NameIndex) -> String {
     let most = span.names.iter().max_by(|a, b| a.1.total_cmp(b.1));
     let first = most.map_or("", |(&id, _)| short(names.get(id)));
     match span.names.len() {
@@ -77,7 +77,7 @@ fn name(span: &Span, names: &Names) -> String {
 
 /// The rows of each panel, in proportion to the square root of its size, so that a small panel stays visible
 /// beside a large one. Their sum is at most the rows of the shape, unless the minimum heights require more.
-pub(super) fn heights(sizes: &[u64], shape: &Shape) -> Vec<usize> {
+pub(super) fn heights(sizes: &[u64], shape: &GridSize) -> Vec<usize> {
     let step = shape.step.max(1);
     let min = shape.min_rows.max(step).next_multiple_of(step);
     let spare = shape.rows.saturating_sub((min + shape.title_rows) * sizes.len());
@@ -151,7 +151,7 @@ mod tests {
         fn panels_keep_their_minimum_and_the_whole(
             sizes in prop::collection::vec(1u64..1 << 50, 1..9), step in 1usize..3, title_rows in 0usize..9,
         ) {
-            let shape = Shape { step, title_rows, ..Shape::picture() };
+            let shape = GridSize { step, title_rows, ..GridSize::picture() };
             let rows = heights(&sizes, &shape);
             prop_assert!(rows.iter().all(|r| *r >= shape.min_rows && r % step == 0));
             prop_assert!(rows.iter().sum::<usize>() + title_rows * rows.len() <= shape.rows);

@@ -19,7 +19,7 @@ pub use layout::SMALL_GAP;
 
 /// The number of cells of a heat map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct GridSize {
     /// columns
     pub columns: usize,
     /// rows, over all panels and their titles
@@ -34,11 +34,11 @@ pub struct Shape {
     pub step: usize,
 }
 
-impl Shape {
+impl GridSize {
     /// For [`heatmap_picture`](crate::heatmap_picture): one pixel per cell.
     #[must_use]
     pub fn picture() -> Self {
-        Shape { columns: 1040, rows: 460, title_rows: 0, min_rows: 40, max_panels: 8, step: 1 }
+        GridSize { columns: 1040, rows: 460, title_rows: 0, min_rows: 40, max_panels: 8, step: 1 }
     }
 
     /// For [`terminal()`](crate::terminal()) with this many characters per line and this many lines: two cells
@@ -47,10 +47,10 @@ impl Shape {
     pub fn terminal(width: usize, height: usize) -> Self {
         // Lines around the panels: title, two of time axis, three of legend, two of the basis. Each panel has
         // one for its name.
-        const AROUND: usize = 9;
+        const LINES_AROUND: usize = 9;
         const LABELS: usize = 11;
-        let lines = height.clamp(AROUND + 3, 500) - AROUND;
-        Shape {
+        let lines = height.clamp(LINES_AROUND + 3, 500) - LINES_AROUND;
+        GridSize {
             columns: width.clamp(LABELS + 20, 1000) - LABELS,
             rows: 2 * lines,
             title_rows: 2,

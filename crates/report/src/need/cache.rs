@@ -7,7 +7,7 @@ const MIB: u64 = 1 << 20;
 /// A cache is large enough if its hit ratio is at most so much below that of a cache for all pages.
 const NEAR_BEST: f64 = 0.01;
 /// With more first reads than this share it is not known how much a cache for all pages would hold.
-const MAX_UNKNOWN_SHARE: f64 = 0.02;
+const MAX_FIRST_READ_SHARE: f64 = 0.02;
 /// The smallest size of the curve, as a part of all pages.
 const SMALLEST_PART: u64 = 128;
 
@@ -116,7 +116,7 @@ impl CacheNeed {
         // In a smaller cache, they would be a matter of chance.
         let is_large = resident >= curve.smallest();
         let scans = if is_large { curve.scans(resident) } else { Vec::new() };
-        let is_known = best.unknown <= MAX_UNKNOWN_SHARE;
+        let is_known = best.unknown <= MAX_FIRST_READ_SHARE;
         CacheNeed {
             files,
             sampled_one_in: curve.sampled_one_in(),

@@ -28,7 +28,7 @@ use self::presence::{Presence, counted_again, most_at_once};
 pub use cache::{CacheNeed, CacheRow, ScanRow};
 
 /// Idle times of the table, in s.
-const STEPS: [f64; 17] = [
+const TABLE_IDLE_TIMES_S: [f64; 17] = [
     5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 1800.0,
     3600.0, 7200.0, 14_400.0,
 ];
@@ -116,7 +116,7 @@ pub struct NeedRow {
     /// by idle time, the shortest first
     pub curve: Vec<NeedPoint>,
     /// the answer, if there is one
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<RequiredMemory>,
     /// why there is no answer
     pub refused: Option<String>,
 }
@@ -142,7 +142,7 @@ pub struct NeedPoint {
 
 /// The memory that must stay so that the objective is met, and suggestions that follow from it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct RequiredMemory {
     /// the point at which the objective is met
     pub at: NeedPoint,
     /// memory that must stay at this point in 98 % of the time
@@ -155,16 +155,16 @@ pub struct Verdict {
     pub is_cliff: bool,
     /// suggestions
     #[serde(flatten)]
-    pub limits: Limits,
+    pub limits: SuggestedLimits,
     /// the suggestions for `low_bytes`
-    pub low_limits: Limits,
+    pub low_limits: SuggestedLimits,
     /// the suggestions for `high_bytes`
-    pub high_limits: Limits,
+    pub high_limits: SuggestedLimits,
 }
 
 /// Suggestions for limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Limits {
+pub struct SuggestedLimits {
     /// `memory.high`, also the request of a Kubernetes container: the need, memory of targets that have ended, and
     /// headroom
     pub memory_high_bytes: u64,
@@ -386,7 +386,7 @@ impl NeedBuilder {
             Ok(verdict) => (Some(verdict), None),
             Err(why) => (None, Some(why)),
         };
-        let steps = STEPS.iter().filter(|age| **age <= needing.longest);
+        let steps = TABLE_IDLE_TIMES_S.iter().filter(|age| **age <= needing.longest);
         NeedRow {
             target,
             label,
@@ -462,7 +462,7 @@ impl Needing<'_> {
         })
     }
 
-    fn verdict(&self) -> Result<Verdict, String> {
+    fn verdict(&self) -> Result<RequiredMemory, String> {
         self.refusal()?;
         let met = self.meets(0.0).ok_or_else(|| self.too_short())?;
         let is_cliff = self.is_cliff(met);
@@ -479,7 +479,7 @@ impl Needing<'_> {
         let need = self.needed(age);
         let low = needed(1.0).unwrap_or(need).min(need);
         let high = high.unwrap_or(self.most_there).max(need);
-        Ok(Verdict {
+        Ok(RequiredMemory {
             at: self.point(age, self.beyond(age)),
             needed_bytes: need.round() as u64,
             low_bytes: low.round() as u64,
@@ -492,11 +492,11 @@ impl Needing<'_> {
     }
 
     /// The suggestions if `need` bytes are needed.
-    fn limits(&self, need: f64) -> Limits {
+    fn limits(&self, need: f64) -> SuggestedLimits {
         let max = self.most.max(need) * (1.0 + HEADROOM);
         let high = ((need + self.ended) * (1.0 + HEADROOM)).min(max);
         let round = |bytes: f64| ((bytes / MIB).ceil() * MIB) as u64;
-        Limits {
+        SuggestedLimits {
             memory_high_bytes: round(high),
             memory_max_bytes: round(max),
             instance_bytes: round(high).next_power_of_two(),

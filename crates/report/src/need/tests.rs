@@ -218,7 +218,7 @@ fn the_interval_is_as_wide_as_the_record_is_short() {
     assert!(of(3).refused.unwrap().contains("30 s are too short to exclude"));
     let minute = of(6).verdict.unwrap();
     assert_eq!((minute.at.kept_bytes, minute.high_bytes), (32 << 20, 64 << 20));
-    let high = |limits: Limits| limits.memory_high_bytes >> 20;
+    let high = |limits: SuggestedLimits| limits.memory_high_bytes >> 20;
     let limits = [minute.low_limits, minute.limits, minute.high_limits];
     assert_eq!(limits.map(high), [34, 34, 68], "33.6 MiB and 67.2 MiB");
     let text = need_text(&need(6, &[(5000, PAGES / 2)], &[], 0));

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::words::{footer, head, printable, span};
-use crate::advice::{Action, ActionRow, Advice, RangeRow, Sizing};
+use crate::advice::{ActionRow, Advice, AdvisedAction, RangeRow, Sizing};
 use crate::names::short;
 use crate::units::{bytes, percent, significant};
 
@@ -25,7 +25,7 @@ fn action(a: &Advice, row: &ActionRow, top: usize) -> String {
     let size = bytes(row.size_bytes);
     let (age, came) = (span(a.min_age_ms), came_back(row.returns, a));
     let (what, worth) = match row.action {
-        Action::Lock => (
+        AdvisedAction::Lock => (
             "keep (mlock): hot in most of the record, or touched again and again; the hottest first",
             format!(
                 "{size} of {} allowed, with {} of all touches seen",
@@ -33,15 +33,15 @@ fn action(a: &Advice, row: &ActionRow, top: usize) -> String {
                 share(row.access_percent)
             ),
         ),
-        Action::Hugepage => (
+        AdvisedAction::Hugepage => (
             "huge pages (MADV_HUGEPAGE): 2 MiB each, hot in most of the record, nearly all touched",
             format!("{size}, with {} of all touches seen", share(row.access_percent)),
         ),
-        Action::Pageout => (
+        AdvisedAction::Pageout => (
             "page out (MADV_PAGEOUT): idle to the end, and never touched after it was idle",
             format!("{}, idle for {age} or more", resident(row)),
         ),
-        Action::Cold => (
+        AdvisedAction::Cold => (
             "first to go (MADV_COLD): idle to the end, but it has come back before",
             format!("{}, idle for {age} or more; {came}", resident(row)),
         ),
@@ -69,10 +69,10 @@ fn resident(row: &ActionRow) -> String {
 }
 
 /// Why there is no range for an action: a record that is too short shows nothing about cold memory.
-fn why_none(a: &Advice, action: Action) -> String {
+fn why_none(a: &Advice, action: AdvisedAction) -> String {
     let is_short = a.basis.to_ms - a.basis.from_ms < a.min_age_ms;
     match action {
-        Action::Pageout | Action::Cold if is_short => {
+        AdvisedAction::Pageout | AdvisedAction::Cold if is_short => {
             let age = span(a.min_age_ms);
             format!(": the record is shorter than {age}; record for longer, or lower --min-age")
         }

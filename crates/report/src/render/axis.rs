@@ -12,7 +12,7 @@ pub(super) struct Tick {
 }
 
 /// Round steps of time, in seconds.
-const STEPS: [f64; 18] = [
+const TIME_STEPS_S: [f64; 18] = [
     1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0,
     10_800.0, 21_600.0, 43_200.0, 86_400.0,
 ];
@@ -45,7 +45,7 @@ fn time_step(least: f64) -> f64 {
         return nice.into_iter().find(|s| *s >= least * 0.999_999).unwrap_or(10.0 * decade);
     }
     let days = || (least / 86_400.0).ceil() * 86_400.0;
-    STEPS.into_iter().find(|s| *s >= least).unwrap_or_else(days)
+    TIME_STEPS_S.into_iter().find(|s| *s >= least).unwrap_or_else(days)
 }
 
 /// At most `max` + 1 ticks at powers of two over `len` bytes, as offsets; no more than 11, so that

@@ -4,16 +4,16 @@ use std::fmt::Write;
 
 use super::words::{footer, head, span};
 use crate::basis::Basis;
-use crate::course::{Column, Course};
+use crate::course::{Course, CourseColumn};
 use crate::distribution::Percentile;
 use crate::regions::Regions;
 use crate::units::{self, bytes};
 use crate::wss::Wss;
 
 /// Widths of a name, a value and a bar, in characters.
-const NAME: usize = 22;
-const VALUE: usize = 13;
-const BAR: usize = 42;
+const NAME_WIDTH: usize = 22;
+const VALUE_WIDTH: usize = 13;
+const BAR_WIDTH: usize = 42;
 /// Number of lines of a table over time.
 const LINES: usize = 25;
 
@@ -73,11 +73,11 @@ pub fn regions_text(r: &Regions, over_time: bool) -> String {
         units::count(r.basis.snapshots),
     );
     out += exactness(r.regions.exact);
-    let _ = writeln!(out, "\n{:<NAME$}{:>VALUE$}", "part of the regions", "size");
+    let _ = writeln!(out, "\n{:<NAME_WIDTH$}{:>VALUE_WIDTH$}", "part of the regions", "size");
     for p in &r.sizes.percentiles {
-        let _ = writeln!(out, "{:<NAME$}{:>VALUE$}", part(p), bytes(p.value));
+        let _ = writeln!(out, "{:<NAME_WIDTH$}{:>VALUE_WIDTH$}", part(p), bytes(p.value));
     }
-    let _ = writeln!(out, "{:<NAME$}{:>VALUE$}", "mean", bytes(r.sizes.mean_bytes));
+    let _ = writeln!(out, "{:<NAME_WIDTH$}{:>VALUE_WIDTH$}", "mean", bytes(r.sizes.mean_bytes));
     out += exactness(r.sizes.exact);
     out + &footer(&r.basis)
 }
@@ -111,7 +111,8 @@ impl Table<'_> {
         let columns: Vec<_> = self.series.iter().map(|s| s.course.columns(basis, LINES)).collect();
         let width = (basis.to_ms - basis.from_ms) / LINES as f64;
         for i in 0..LINES {
-            let mean = |c: &Vec<Option<Column>>| Some(c.get(i).copied()??.mean.round() as u64);
+            let mean =
+                |c: &Vec<Option<CourseColumn>>| Some(c.get(i).copied()??.mean.round() as u64);
             let values: Option<Vec<u64>> = columns.iter().map(mean).collect();
             let from = basis.from_ms + i as f64 * width;
             let name = format!("{} to {}", span(from), span(from + width));
@@ -121,23 +122,25 @@ impl Table<'_> {
     }
 
     fn heads(&self, first: &str) -> String {
-        let names: String = self.series.iter().map(|s| format!("{:>VALUE$}", s.name)).collect();
+        let names: String =
+            self.series.iter().map(|s| format!("{:>VALUE_WIDTH$}", s.name)).collect();
         let marks: Vec<_> = self.series.iter().map(|s| format!("{} {}", s.mark, s.name)).collect();
-        format!("{first:<NAME$}{names}  {}\n", marks.join("  "))
+        format!("{first:<NAME_WIDTH$}{names}  {}\n", marks.join("  "))
     }
 
     fn line(&self, name: &str, values: &[u64]) -> String {
         let numbers: String =
-            values.iter().map(|&v| format!("{:>VALUE$}", (self.number)(v))).collect();
-        format!("{name:<NAME$}{numbers}  |{}|\n", self.bar(values))
+            values.iter().map(|&v| format!("{:>VALUE_WIDTH$}", (self.number)(v))).collect();
+        format!("{name:<NAME_WIDTH$}{numbers}  |{}|\n", self.bar(values))
     }
 
     fn bar(&self, values: &[u64]) -> String {
-        let length = |v: u64| (v as f64 / self.whole.max(1) as f64 * BAR as f64).round() as usize;
+        let length =
+            |v: u64| (v as f64 / self.whole.max(1) as f64 * BAR_WIDTH as f64).round() as usize;
         let mark = |x: usize| {
             let mut marks = self.series.iter().zip(values).filter(|(_, v)| x < length(**v));
             marks.next().map_or(' ', |(s, _)| s.mark)
         };
-        (0..BAR).map(mark).collect()
+        (0..BAR_WIDTH).map(mark).collect()
     }
 }

@@ -5,7 +5,8 @@ use super::axis::{Tick, count_ticks, size_ticks, time_ticks};
 use super::color::{self, Rgb};
 use super::picture::{Anchor, Paint, Picture};
 use super::style::{
-    HEAD, LABEL, LEFT, LINE, NOTE, PAPER, PLOT, QUIET, WIDTH, damaged, footer, heading, swatch,
+    HEAD, LABEL, LEFT, LINE_COLOR, NOTE_PEN, PAPER, PLOT, QUIET, WIDTH, damaged, footer, heading,
+    swatch,
 };
 use crate::basis::Basis;
 use crate::columns::gap_columns;
@@ -128,7 +129,7 @@ impl Chart<'_> {
         self.plot(picture, LEFT, OVER_TIME);
         for tick in self.value_ticks() {
             let y = self.y(tick.at * self.top());
-            picture.rect((LEFT - 6, y as usize), (5, 1), LINE);
+            picture.rect((LEFT - 6, y as usize), (5, 1), LINE_COLOR);
             let at = (LEFT as f32 - 12.0, y + 5.0);
             picture.text(at, Anchor::Right, LABEL, &tick.label);
         }
@@ -166,10 +167,10 @@ impl Chart<'_> {
             picture.rect((left, y as usize), (width, 1), QUIET);
             if left == LEFT {
                 let at = ((left + width + 8) as f32, y + 5.0);
-                picture.text(at, Anchor::Left, NOTE, name);
+                picture.text(at, Anchor::Left, NOTE_PEN, name);
             }
         }
-        picture.frame((left, HEAD), (width, HEIGHT), LINE);
+        picture.frame((left, HEAD), (width, HEIGHT), LINE_COLOR);
     }
 
     fn value_ticks(&self) -> Vec<Tick> {
@@ -184,7 +185,7 @@ impl Chart<'_> {
     fn below(&self, picture: &mut Picture, (left, width): (usize, usize), ticks: &[Tick]) {
         for tick in ticks {
             let x = left + ((tick.at * width as f64) as usize).min(width - 1);
-            picture.rect((x, HEAD + HEIGHT + 1), (1, 5), LINE);
+            picture.rect((x, HEAD + HEIGHT + 1), (1, 5), LINE_COLOR);
             let at = (x as f32, (HEAD + HEIGHT + 22) as f32);
             picture.text(at, Anchor::Middle, LABEL, &tick.label);
         }
@@ -202,7 +203,7 @@ impl Chart<'_> {
 }
 
 fn axis_name(picture: &mut Picture, x: usize, name: &str) {
-    picture.text((x as f32, (HEAD + HEIGHT + 43) as f32), Anchor::Middle, NOTE, name);
+    picture.text((x as f32, (HEAD + HEIGHT + 43) as f32), Anchor::Middle, NOTE_PEN, name);
 }
 
 #[cfg(test)]

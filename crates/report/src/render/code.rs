@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::words::{footer, head, memory_name, printable, size, span};
 use crate::code::{
-    ALLOCATION, ChangedRow, Code, CodeChange, CodeMemory, CodeSide, Estimate, Frame, RefaultRow,
+    ALLOCATION, ChangedRow, Code, CodeChange, CodeMemory, CodeSide, Estimate, RefaultRow,
+    StackFrame,
 };
 use crate::units::{self, bytes, percent, significant};
 
@@ -139,7 +140,7 @@ pub fn folded(c: &Code, of: impl Fn(&CodeMemory) -> Estimate) -> String {
     out
 }
 
-fn path(frames: &[Frame], separator: &str) -> String {
+fn path(frames: &[StackFrame], separator: &str) -> String {
     let names: Vec<String> = frames.iter().map(|f| f.function.replace([';', '\n'], ":")).collect();
     names.join(separator)
 }

@@ -21,7 +21,7 @@ const NARROWEST: f64 = 0.2;
 /// Mean width of a character of the labels.
 const CHARACTER: f64 = 6.6;
 /// Maximum number of lines; deeper stacks are cut.
-const MAX_LINES: usize = 96;
+const MAX_STACK_LINES: usize = 96;
 
 const HOT: Rgb = [217, 72, 1];
 const WARM: Rgb = [253, 190, 94];
@@ -46,7 +46,7 @@ impl Node {
     fn add<'a>(&mut self, functions: impl Iterator<Item = &'a str>, parts: [f64; 4], idle: f64) {
         let mut at = self;
         at.count(parts, idle);
-        for function in functions.take(MAX_LINES) {
+        for function in functions.take(MAX_STACK_LINES) {
             at = at.called.entry(function.to_owned()).or_default();
             at.count(parts, idle);
         }

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use super::words::{footer, head, printable, span};
-use crate::groups::{GroupRow, Groups, Shares};
+use crate::groups::{GroupBytes, GroupRow, Groups};
 use crate::units::bytes;
 
 /// Width of a name, in characters.
-const NAME: usize = 36;
+const NAME_WIDTH: usize = 36;
 
 /// The figures as text for people, with at most `top` rows: means and the last snapshot, or, with `over_time`,
 /// the values of each row over time.
@@ -55,7 +55,7 @@ fn heads(first: &str, refaulted: bool) -> String {
     columns(first, names.into_iter().map(str::to_owned))
 }
 
-fn line(out: &mut String, name: &str, s: &Shares, refaulted: Option<Option<u64>>) {
+fn line(out: &mut String, name: &str, s: &GroupBytes, refaulted: Option<Option<u64>>) {
     let or_dash = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), bytes);
     let sizes = [s.hot_bytes, s.warm_bytes, s.cold_bytes, s.unknown_bytes].map(bytes);
     let resident = s.resident_bytes.map_or_else(|| "?".to_owned(), bytes);
@@ -65,7 +65,7 @@ fn line(out: &mut String, name: &str, s: &Shares, refaulted: Option<Option<u64>>
 
 fn columns(name: &str, cells: impl Iterator<Item = String>) -> String {
     let cells: String = cells.map(|cell| format!(" {cell:>10}")).collect();
-    format!("{:<NAME$}{cells}\n", short(name))
+    format!("{:<NAME_WIDTH$}{cells}\n", short(name))
 }
 
 /// The end of a long name, because it is more informative than the start.
@@ -73,10 +73,10 @@ fn short(name: &str) -> String {
     let name = printable(name);
     let len = name.chars().count();
     // One character is for a blank.
-    if len < NAME {
+    if len < NAME_WIDTH {
         return name;
     }
-    let end: String = name.chars().skip(len - NAME + 2).collect();
+    let end: String = name.chars().skip(len - NAME_WIDTH + 2).collect();
     format!("…{end}")
 }
 
@@ -95,13 +95,16 @@ mod tests {
 
     #[test]
     fn names_and_figures_stand_in_columns() {
-        let mean =
-            Shares { resident_bytes: Some(3 << 20), hot_bytes: 1 << 20, ..Shares::default() };
+        let mean = GroupBytes {
+            resident_bytes: Some(3 << 20),
+            hot_bytes: 1 << 20,
+            ..GroupBytes::default()
+        };
         let row = |label: &str, saved| GroupRow {
             target: None,
             label: label.into(),
             cgroup: None,
-            mean: Shares { saved_bytes: saved, ..mean },
+            mean: GroupBytes { saved_bytes: saved, ..mean },
             last: mean,
             refaulted_bytes: saved,
             over_time: Vec::new(),

@@ -5,8 +5,8 @@ use super::axis::{size_ticks, time_ticks};
 use super::color::{self, Palette, Rgb};
 use super::picture::{Anchor, Paint, Picture};
 use super::style::{
-    HEAD, INK, LABEL, LEFT, LINE, NAME, NOTE, PAPER, PLOT, QUIET, WIDTH, damaged, footer, heading,
-    swatch,
+    HEAD, INK, LABEL, LEFT, LINE_COLOR, NAME_PEN, NOTE_PEN, PAPER, PLOT, QUIET, WIDTH, damaged,
+    footer, heading, swatch,
 };
 use crate::heatmap::{Cell, CellSupport, Heatmap, Panel};
 use crate::units;
@@ -23,9 +23,9 @@ const MIN_ROWS: usize = 40;
 const ABSENT: Rgb = [0xe9, 0xec, 0xf0];
 const STRIPES: [Rgb; 2] = [[0xd3, 0xd8, 0xdf], [0x87, 0x90, 0x9d]];
 
-/// The heat map as a picture, best with the cells of [`Shape::picture`].
+/// The heat map as a picture, best with the cells of [`GridSize::picture`].
 ///
-/// [`Shape::picture`]: crate::Shape::picture
+/// [`GridSize::picture`]: crate::Shape::picture
 ///
 /// # Errors
 /// If the built-in font cannot be read.
@@ -48,7 +48,7 @@ pub fn heatmap_picture(map: &Heatmap) -> Result<Picture, RenderError> {
         time_marks(&mut picture, map, (top, top + height(panel)));
     }
     let middle = (HEAD + TITLE + end) as f32 / 2.0;
-    picture.upward((30.0, middle), NOTE, "address, as offset in its area");
+    picture.upward((30.0, middle), NOTE_PEN, "address, as offset in its area");
     time_axis(&mut picture, map, end);
     legend(&mut picture, map, end + 76);
     footer(&mut picture, &map.basis);
@@ -77,12 +77,12 @@ fn tops(panels: &[Panel]) -> Vec<usize> {
 fn title(picture: &mut Picture, panel: &Panel, top: usize, several: bool) {
     let baseline = (top - 8) as f32;
     let from = format!("from {:#x}", panel.range.start);
-    picture.text(((LEFT + PLOT) as f32, baseline), Anchor::Right, NOTE, &from);
+    picture.text(((LEFT + PLOT) as f32, baseline), Anchor::Right, NOTE_PEN, &from);
     let name =
         if several { format!("{}: {}", panel.label, panel.name) } else { panel.name.clone() };
-    let name = picture.fonts.fit(&name, NAME.size, NAME.weight, PLOT as f32 - 500.0);
-    let end = picture.text((LEFT as f32, baseline), Anchor::Left, NAME, &name);
-    picture.text((end + 12.0, baseline), Anchor::Left, NOTE, &size(panel));
+    let name = picture.fonts.fit(&name, NAME_PEN.size, NAME_PEN.weight, PLOT as f32 - 500.0);
+    let end = picture.text((LEFT as f32, baseline), Anchor::Left, NAME_PEN, &name);
+    picture.text((end + 12.0, baseline), Anchor::Left, NOTE_PEN, &size(panel));
 }
 
 /// The size of a panel, and how much of it is resident, if the record contains that.
@@ -106,7 +106,7 @@ fn cells(picture: &mut Picture, panel: &Panel, top: usize, palette: &Palette) {
             }
         }
     });
-    picture.frame((LEFT, top), (PLOT, height), LINE);
+    picture.frame((LEFT, top), (PLOT, height), LINE_COLOR);
 }
 
 /// Diagonal stripes.
@@ -130,7 +130,7 @@ fn addresses(picture: &mut Picture, panel: &Panel, top: usize) {
     let height = height(panel);
     for tick in size_ticks(panel.range.len(), (height / 45).max(2)) {
         let y = top + height - (tick.at * height as f64).round() as usize;
-        picture.rect((LEFT - 6, y.min(top + height - 1)), (5, 1), LINE);
+        picture.rect((LEFT - 6, y.min(top + height - 1)), (5, 1), LINE_COLOR);
         // The figures are centred at the tick, but not below the panel, where the next title is.
         let baseline = (y as f32 + 5.0).min((top + height) as f32);
         picture.text((LEFT as f32 - 12.0, baseline), Anchor::Right, LABEL, &tick.label);
@@ -146,7 +146,7 @@ fn ticks(map: &Heatmap) -> (Vec<(usize, String)>, &'static str) {
 /// Ticks below a panel, and faint lines over its cells.
 fn time_marks(picture: &mut Picture, map: &Heatmap, (top, end): (usize, usize)) {
     for (x, _) in ticks(map).0 {
-        picture.rect((x, end + 1), (1, 5), LINE);
+        picture.rect((x, end + 1), (1, 5), LINE_COLOR);
         picture.rect((x, top), (1, end - top), Paint { color: PAPER, part: 0.14 });
     }
 }
@@ -158,9 +158,9 @@ fn time_axis(picture: &mut Picture, map: &Heatmap, y: usize) {
     }
     let middle = (LEFT + PLOT / 2) as f32;
     let name = format!("time since the recording began, {unit}");
-    picture.text((middle, (y + 43) as f32), Anchor::Middle, NOTE, &name);
+    picture.text((middle, (y + 43) as f32), Anchor::Middle, NOTE_PEN, &name);
     let baseline = (y + FOOT - 54) as f32;
-    picture.text((LEFT as f32, baseline), Anchor::Left, NOTE, &omitted(map));
+    picture.text((LEFT as f32, baseline), Anchor::Left, NOTE_PEN, &omitted(map));
 }
 
 /// Describes the omitted areas; empty if there are none.
@@ -202,7 +202,7 @@ fn legend(picture: &mut Picture, map: &Heatmap, y: usize) {
 fn color_bar(picture: &mut Picture, x: usize, y: usize, width: usize, hot_hz: f64) {
     let place = |hz: f64| x + (color::position(hz) * (width - 1) as f64).round() as usize;
     picture.fill((x, y), (width, 14), |dx, _| color::at(dx as f64 / (width - 1) as f64));
-    picture.frame((x, y), (width, 14), LINE);
+    picture.frame((x, y), (width, 14), LINE_COLOR);
     for hz in [0.1, 1.0, 10.0, 100.0, 1000.0] {
         picture.rect((place(hz), y + 15), (1, 4), QUIET);
         let at = (place(hz) as f32, y as f32 + 32.0);

@@ -1,12 +1,12 @@
 use super::*;
 use crate::filter::Options;
-use crate::heatmap::{Extent, Grid, Shape};
+use crate::heatmap::{Extent, Grid, GridSize};
 use crate::scene::{mapping, region, snapshot, target, unknown};
 use isotherm_core::{RateSupport, RegionView, Unknown};
 
 const MIB: u64 = 1 << 20;
 
-fn heatmap(panels: Vec<Vec<RegionView>>, shape: &Shape) -> Heatmap {
+fn heatmap(panels: Vec<Vec<RegionView>>, shape: &GridSize) -> Heatmap {
     let targets = (0..)
         .zip(panels)
         .map(|(id, regions)| target(id, vec![mapping(0, 8 * MIB, "[heap]")], regions))
@@ -57,7 +57,7 @@ impl Pixels {
 
 #[test]
 fn each_quarter_has_its_colour() {
-    let map = heatmap(vec![quarters()], &Shape::picture());
+    let map = heatmap(vec![quarters()], &GridSize::picture());
     let rows = map.panels[0].cells.rows();
     let picture = decode(&png(&map));
     assert_eq!(picture.width, 1200);
@@ -83,7 +83,7 @@ fn unmeasured_cells_are_paler() {
         supported(2, 5, 5_000, 5_000),
         supported(5, 8, 5_100, 0),
     ];
-    let map = heatmap(vec![regions], &Shape::picture());
+    let map = heatmap(vec![regions], &GridSize::picture());
     let rows = map.panels[0].cells.rows();
     let picture = decode(&png(&map));
     let y = |eighths: usize| HEAD + TITLE + rows * eighths / 8;
@@ -98,7 +98,7 @@ fn unmeasured_cells_are_paler() {
 
 #[test]
 fn borders_are_where_the_addresses_are() {
-    let map = heatmap(vec![quarters()], &Shape::picture());
+    let map = heatmap(vec![quarters()], &GridSize::picture());
     let rows = map.panels[0].cells.rows();
     let picture = decode(&png(&map));
     let hot = Palette::new().of_rate(50.0);
@@ -108,7 +108,7 @@ fn borders_are_where_the_addresses_are() {
 
 #[test]
 fn text_is_anti_aliased_ink_on_paper() {
-    let picture = decode(&png(&heatmap(vec![quarters()], &Shape::picture())));
+    let picture = decode(&png(&heatmap(vec![quarters()], &GridSize::picture())));
     let heading = &picture.pixels[20 * picture.width..50 * picture.width];
     assert!(heading.contains(&INK));
     let between = heading.iter().filter(|p| **p != INK && **p != PAPER).count();
@@ -117,7 +117,7 @@ fn text_is_anti_aliased_ink_on_paper() {
 
 #[test]
 fn every_panel_is_drawn_whole_whatever_the_shape() {
-    for shape in [Shape::picture(), Shape::terminal(80, 30)] {
+    for shape in [GridSize::picture(), GridSize::terminal(80, 30)] {
         let map = heatmap(vec![quarters(), quarters(), quarters()], &shape);
         let tops = tops(&map.panels);
         let picture = decode(&png(&map));
@@ -132,7 +132,7 @@ fn every_panel_is_drawn_whole_whatever_the_shape() {
 
 #[test]
 fn omitted_memory_is_stated() {
-    let mut map = heatmap(vec![quarters()], &Shape::picture());
+    let mut map = heatmap(vec![quarters()], &GridSize::picture());
     assert_eq!(omitted(&map), "");
     map.omitted = crate::Omitted { areas: 12, resident_bytes: Some(3_250_586), hot_bytes: 4096 };
     assert_eq!(omitted(&map), "12 smaller areas with 3.1 MiB (4.0 KiB hot) are not drawn.");

@@ -5,9 +5,10 @@ use super::axis::{Tick, count_ticks, time_ticks};
 use super::color::{self, Rgb};
 use super::picture::{Anchor, Paint, Picture};
 use super::style::{
-    HEAD, INK, LABEL, LEFT, LINE, NAME, NOTE, PAPER, PLOT, QUIET, WIDTH, heading, swatch,
+    HEAD, INK, LABEL, LEFT, LINE_COLOR, NAME_PEN, NOTE_PEN, PAPER, PLOT, QUIET, WIDTH, heading,
+    swatch,
 };
-use crate::lines::{Line, Lines, Plot};
+use crate::lines::{ChartLine, Lines, Plot};
 
 /// Heights in pixels: of a plot, of its name above it, and of the space below the last one.
 const HEIGHT: usize = 200;
@@ -48,7 +49,7 @@ pub fn lines_picture(lines: &Lines) -> Result<Picture, RenderError> {
 
 fn draw(picture: &mut Picture, lines: &Lines, plot: &Plot, above: usize) {
     let (name_y, top) = ((above + 22) as f32, above + ABOVE);
-    let end = picture.text((LEFT as f32, name_y), Anchor::Left, NAME, &plot.name);
+    let end = picture.text((LEFT as f32, name_y), Anchor::Left, NAME_PEN, &plot.name);
     let mut x = end as usize + 28;
     for (i, line) in plot.lines.iter().enumerate().filter(|l| !is_dot(l.1)) {
         x = swatch(picture, (x, above + 10), &line.name, |_, _| color_of(i));
@@ -68,7 +69,7 @@ fn draw(picture: &mut Picture, lines: &Lines, plot: &Plot, above: usize) {
         let spans = (0..PLOT).map(|x| value(x).map(|here| stroke(here, value(x + 1))));
         picture.columns(LEFT, spans.collect(), color_of(i));
     }
-    picture.frame((LEFT, top), (PLOT, HEIGHT), LINE);
+    picture.frame((LEFT, top), (PLOT, HEIGHT), LINE_COLOR);
     let dots = plot.lines.iter().filter(|l| is_dot(l));
     for (line, side) in dots.zip(SIDES.iter().cycle()) {
         let Some(&(x, value)) = line.points.first() else { continue };
@@ -77,7 +78,7 @@ fn draw(picture: &mut Picture, lines: &Lines, plot: &Plot, above: usize) {
     }
 }
 
-fn is_dot(line: &Line) -> bool {
+fn is_dot(line: &ChartLine) -> bool {
     line.points.len() == 1
 }
 
@@ -115,7 +116,7 @@ fn below(picture: &mut Picture, lines: &Lines, bottom: usize) {
     };
     for tick in ticks {
         let x = LEFT + ((tick.at * PLOT as f64) as usize).min(PLOT - 1);
-        picture.rect((x, bottom + 1), (1, 5), LINE);
+        picture.rect((x, bottom + 1), (1, 5), LINE_COLOR);
         picture.text((x as f32, (bottom + 22) as f32), Anchor::Middle, LABEL, &tick.label);
     }
     let middle = (LEFT + PLOT / 2) as f32;
@@ -123,15 +124,15 @@ fn below(picture: &mut Picture, lines: &Lines, bottom: usize) {
         true => format!("{}, {}", lines.x, time_ticks(from, to, 9).1),
         false => lines.x.clone(),
     };
-    picture.text((middle, (bottom + 43) as f32), Anchor::Middle, NOTE, &x);
+    picture.text((middle, (bottom + 43) as f32), Anchor::Middle, NOTE_PEN, &x);
     picture.text(
         (LEFT as f32, (bottom + 74) as f32),
         Anchor::Left,
         LABEL,
         &format!("upwards: {}", lines.y),
     );
-    let basis = picture.fonts.fit(&lines.basis, NOTE.size, NOTE.weight, PLOT as f32);
-    picture.text((LEFT as f32, (bottom + FOOT - 14) as f32), Anchor::Left, NOTE, &basis);
+    let basis = picture.fonts.fit(&lines.basis, NOTE_PEN.size, NOTE_PEN.weight, PLOT as f32);
+    picture.text((LEFT as f32, (bottom + FOOT - 14) as f32), Anchor::Left, NOTE_PEN, &basis);
 }
 
 fn color_of(i: usize) -> Rgb {
@@ -144,8 +145,10 @@ mod tests {
     use super::*;
 
     fn lines() -> Lines {
-        let line =
-            |name: &str, points: &[(f64, f64)]| Line { name: name.into(), points: points.into() };
+        let line = |name: &str, points: &[(f64, f64)]| ChartLine {
+            name: name.into(),
+            points: points.into(),
+        };
         let plot = Plot {
             name: "one".into(),
             lines: vec![
@@ -174,7 +177,7 @@ mod tests {
     #[test]
     fn a_single_point_is_a_dot_with_its_name_beside_it() {
         let mut lines = lines();
-        let dot = |name: &str, x| Line { name: name.into(), points: vec![(x, 40.0)] };
+        let dot = |name: &str, x| ChartLine { name: name.into(), points: vec![(x, 40.0)] };
         lines.plots[0].lines.extend([dot("here", 2.0), dot("there", 8.0), dot("off", f64::NAN)]);
         let picture = lines_picture(&lines).unwrap();
         let place = |name: &str| {
@@ -193,7 +196,8 @@ mod tests {
     #[test]
     fn nothing_can_be_drawn_too() {
         assert!(lines_picture(&Lines::default()).unwrap().png().is_ok());
-        let nan = Line { name: String::new(), points: vec![(f64::NAN, 1.0), (1.0, f64::INFINITY)] };
+        let nan =
+            ChartLine { name: String::new(), points: vec![(f64::NAN, 1.0), (1.0, f64::INFINITY)] };
         let plots = vec![Plot { name: String::new(), lines: vec![nan] }];
         assert!(lines_picture(&Lines { plots, ..Lines::default() }).unwrap().png().is_ok());
     }

@@ -6,9 +6,10 @@ use super::RenderError;
 use super::lines::lines_picture;
 use super::picture::Picture;
 use super::words::{heading, printable, span};
-use crate::lines::{Line, Lines, Plot};
+use crate::lines::{ChartLine, Lines, Plot};
 use crate::need::{
-    CacheNeed, CacheRow, Limits, NEEDED_PERCENT, Need, NeedPoint, NeedRow, ScanRow, Verdict,
+    CacheNeed, CacheRow, NEEDED_PERCENT, Need, NeedPoint, NeedRow, RequiredMemory, ScanRow,
+    SuggestedLimits,
 };
 use crate::units::{MIB, bytes, percent, significant};
 
@@ -201,7 +202,7 @@ fn verdict(row: &NeedRow) -> String {
     out
 }
 
-fn answer(row: &NeedRow, v: &Verdict) -> String {
+fn answer(row: &NeedRow, v: &RequiredMemory) -> String {
     let p = &v.at;
     let all = p.kept_bytes + p.saved_bytes;
     let mut out = format!(
@@ -229,7 +230,7 @@ fn answer(row: &NeedRow, v: &Verdict) -> String {
     if row.huge_bytes * 2 > row.known_bytes {
         out += "  most of it is in huge pages, of which only a whole one is idle: with small pages more may be\n";
     }
-    let of = |value: fn(&Limits) -> u64| {
+    let of = |value: fn(&SuggestedLimits) -> u64| {
         let [low, at, high] = [v.low_limits, v.limits, v.high_limits].map(|l| bytes(value(&l)));
         if low == high { at } else { format!("{at} ({low} to {high})") }
     };
@@ -279,7 +280,7 @@ pub fn need_picture(n: &Need) -> Result<Picture, RenderError> {
 
 /// A picture of the hit ratio over the size of the page cache.
 fn cache_picture(n: &Need, c: &CacheNeed) -> Result<Picture, RenderError> {
-    let line = |name: &str, of: fn(&CacheRow) -> f64| Line {
+    let line = |name: &str, of: fn(&CacheRow) -> f64| ChartLine {
         name: name.to_owned(),
         points: c.curve.iter().map(|row| (row.cache_bytes as f64 / MIB, of(row))).collect(),
     };
@@ -290,7 +291,10 @@ fn cache_picture(n: &Need, c: &CacheNeed) -> Result<Picture, RenderError> {
     ];
     let point = |row: &CacheRow| vec![(row.cache_bytes as f64 / MIB, row.hit_percent)];
     if let Some(now) = &c.now {
-        lines.push(Line { name: format!("now {}", bytes(now.cache_bytes)), points: point(now) });
+        lines.push(ChartLine {
+            name: format!("now {}", bytes(now.cache_bytes)),
+            points: point(now),
+        });
     }
     let last = c.curve.last().map_or(0, |row| row.cache_bytes);
     let mark = |i: u64| (last as f64 / MIB * i as f64 / 4.0, bytes(last / 4 * i));
@@ -325,11 +329,11 @@ fn idle_picture(n: &Need) -> Result<Picture, RenderError> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let all = row.map_or(0.0, |r| (r.known_bytes + r.unknown_bytes) as f64 / MIB);
     points.push((all, 0.0));
-    let mut lines = vec![Line { name: "comes back".to_owned(), points }];
+    let mut lines = vec![ChartLine { name: "comes back".to_owned(), points }];
     let verdict = row.and_then(|r| r.verdict.as_ref());
     if let Some(v) = verdict {
         let name = format!("needs {} on average", bytes(v.at.kept_bytes));
-        lines.push(Line { name, points: vec![at(&v.at)] });
+        lines.push(ChartLine { name, points: vec![at(&v.at)] });
     }
     let marks = (0..=4).map(|i| {
         let from = lines[0].points.first().map_or(0.0, |p| p.0);

@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use prost::Message;
 
 use super::RenderError;
-use crate::code::{Code, Frame};
+use crate::code::{Code, StackFrame};
 
 #[derive(Clone, PartialEq, Message)]
 struct Profile {
@@ -140,7 +140,7 @@ fn profile(c: &Code) -> Profile {
     };
     let thread = strings.get("thread");
     let (mut locations, mut functions, mut mappings) =
-        (Ids::<Frame>(HashMap::new()), Ids(HashMap::new()), Ids(HashMap::new()));
+        (Ids::<StackFrame>(HashMap::new()), Ids(HashMap::new()), Ids(HashMap::new()));
     for row in &c.stacks {
         let m = &row.memory;
         let mut location_id = Vec::new();

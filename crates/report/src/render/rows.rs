@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use super::words::{footer, gaps_line, head, heading, looked, missing, printable, size, span};
-use crate::access::Access;
+use crate::access::AccessReport;
 use crate::raw::{RawHead, RawSnapshot};
 use crate::row::RegionRow;
 use crate::units::{self, bytes, significant};
 
 /// The regions of a snapshot as text for people.
 #[must_use]
-pub fn access_text(a: &Access) -> String {
+pub fn access_text(a: &AccessReport) -> String {
     let mut out = head(&a.title, &a.basis);
     out.pop();
     let (shown, all) = (units::count(a.regions.len() as u64), units::count(a.nr_regions));

@@ -18,11 +18,11 @@ pub(super) const INK: Rgb = [0x1f, 0x24, 0x2e];
 pub(super) const QUIET: Rgb = [0x5c, 0x65, 0x73];
 /// Colours of the stripes where a damaged record has no data.
 pub(super) const DAMAGED: [Rgb; 2] = [[0xd6, 0xf0, 0xee], [0x00, 0x7a, 0x78]];
-pub(super) const LINE: Rgb = [0xc4, 0xca, 0xd3];
+pub(super) const LINE_COLOR: Rgb = [0xc4, 0xca, 0xd3];
 
 pub(super) const HEADING: Pen = Pen { size: 22.0, weight: Weight::SemiBold, color: INK };
-pub(super) const NAME: Pen = Pen { size: 14.0, weight: Weight::SemiBold, color: INK };
-pub(super) const NOTE: Pen = Pen { size: 13.0, weight: Weight::Regular, color: QUIET };
+pub(super) const NAME_PEN: Pen = Pen { size: 14.0, weight: Weight::SemiBold, color: INK };
+pub(super) const NOTE_PEN: Pen = Pen { size: 13.0, weight: Weight::Regular, color: QUIET };
 pub(super) const LABEL: Pen = Pen { size: 13.0, weight: Weight::Regular, color: INK };
 
 /// The title, or `otherwise` if it is empty, and a line below it.
@@ -30,7 +30,7 @@ pub(super) fn heading(picture: &mut Picture, title: &str, otherwise: &str, note:
     let title = if title.is_empty() { otherwise } else { title };
     let title = picture.fonts.fit(title, HEADING.size, HEADING.weight, PLOT as f32);
     picture.text((LEFT as f32, 44.0), Anchor::Left, HEADING, &title);
-    picture.text((LEFT as f32, 69.0), Anchor::Left, NOTE, note);
+    picture.text((LEFT as f32, 69.0), Anchor::Left, NOTE_PEN, note);
 }
 
 /// The basis of the picture, in two lines at its bottom.
@@ -42,13 +42,13 @@ pub(super) fn footer(picture: &mut Picture, basis: &Basis) {
     ];
     let gaps = words::gaps(&basis.gaps);
     if !gaps.is_empty() {
-        let pen = Pen { color: DAMAGED[1], ..NAME };
+        let pen = Pen { color: DAMAGED[1], ..NAME_PEN };
         let gaps = picture.fonts.fit(&format!("{gaps}."), pen.size, pen.weight, PLOT as f32);
         picture.text((LEFT as f32, 18.0), Anchor::Left, pen, &gaps);
     }
     for (line, up) in lines.iter().zip([34.0, 14.0]) {
-        let line = picture.fonts.fit(line, NOTE.size, NOTE.weight, PLOT as f32);
-        picture.text((LEFT as f32, end - up), Anchor::Left, NOTE, &line);
+        let line = picture.fonts.fit(line, NOTE_PEN.size, NOTE_PEN.weight, PLOT as f32);
+        picture.text((LEFT as f32, end - up), Anchor::Left, NOTE_PEN, &line);
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn swatch(
     color: impl Fn(usize, usize) -> Rgb,
 ) -> usize {
     picture.fill((x, y), (26, 14), color);
-    picture.frame((x, y), (26, 14), LINE);
+    picture.frame((x, y), (26, 14), LINE_COLOR);
     let end = picture.text((x as f32 + 34.0, y as f32 + 12.0), Anchor::Left, LABEL, text);
     end as usize + 28
 }

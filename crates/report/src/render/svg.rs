@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn older_renderers_follow_all_references() {
         let mut picture = Picture::new((60, 40), [255; 3]).unwrap();
-        picture.text((2.0, 20.0), Anchor::Left, crate::render::style::NOTE, "a");
+        picture.text((2.0, 20.0), Anchor::Left, crate::render::style::NOTE_PEN, "a");
         picture.items.push(Item::Pixels { at: (0, 0), width: 1, pixels: vec![[0; 3]] });
         let svg = picture.svg().unwrap();
         assert_eq!(svg.matches("href=").count(), 2);
@@ -176,14 +176,14 @@ mod tests {
     /// A renderer without our font draws the SVG like the PNG.
     #[test]
     fn another_renderer_draws_the_same() {
-        use crate::render::style::{HEADING, LABEL, NAME, NOTE};
+        use crate::render::style::{HEADING, LABEL, NAME_PEN, NOTE_PEN};
         let mut picture = Picture::new((600, 160), [255; 3]).unwrap();
         picture.text((20.0, 40.0), Anchor::Left, HEADING, "redis-server on vm, Linux 6.18");
-        let end = picture.text((20.0, 70.0), Anchor::Left, NAME, "anonymous + 5 more [heap]");
-        picture.text((end + 12.0, 70.0), Anchor::Left, NOTE, "298.2 MiB, 295.1 MiB resident");
-        picture.text((590.0, 70.0), Anchor::Right, NOTE, "from 0x7efc2d270000");
+        let end = picture.text((20.0, 70.0), Anchor::Left, NAME_PEN, "anonymous + 5 more [heap]");
+        picture.text((end + 12.0, 70.0), Anchor::Left, NOTE_PEN, "298.2 MiB, 295.1 MiB resident");
+        picture.text((590.0, 70.0), Anchor::Right, NOTE_PEN, "from 0x7efc2d270000");
         picture.text((300.0, 100.0), Anchor::Middle, LABEL, "a<b> & \"quoted\" \u{6f22}");
-        picture.upward((12.0, 100.0), NOTE, "address");
+        picture.upward((12.0, 100.0), NOTE_PEN, "address");
         let dir = std::env::temp_dir().join(format!("isotherm-svg-{}", std::process::id()));
         std::fs::write(&dir, picture.svg().unwrap()).unwrap();
         let done = std::process::Command::new("rsvg-convert").arg(&dir).output();

@@ -34,9 +34,9 @@ const BLACK: Rgb = [0, 0, 0];
 /// The colour with which extended rates are mixed, and old rates more strongly.
 const FADED: Rgb = [0x80, 0x80, 0x80];
 
-/// The heat map as lines that fit the [`Shape`] for which its cells were made.
+/// The heat map as lines that fit the [`GridSize`] for which its cells were made.
 ///
-/// [`Shape`]: crate::Shape
+/// [`GridSize`]: crate::Shape
 #[must_use]
 pub fn terminal(map: &Heatmap, style: Style) -> String {
     let columns = map.panels.first().map_or(0, |p| p.cells.columns());

@@ -1,6 +1,6 @@
 use super::*;
 use crate::filter::Options;
-use crate::heatmap::{Extent, Grid, Shape};
+use crate::heatmap::{Extent, Grid, GridSize};
 use crate::scene::{absent, mapping, region, snapshot, target, unknown};
 use isotherm_core::{RateSupport, RegionView, Snapshot, Unknown};
 
@@ -51,7 +51,7 @@ fn render_all(snapshots: &[Snapshot], style: Style, width: usize, height: usize)
     let options = Options { title: "redis-server, 10 s".into(), ..Options::default() };
     let mut extent = Extent::new(options);
     snapshots.iter().for_each(|s| extent.push(s));
-    let mut grid = Grid::new(extent, &Shape::terminal(width, height)).unwrap();
+    let mut grid = Grid::new(extent, &GridSize::terminal(width, height)).unwrap();
     snapshots.iter().for_each(|s| grid.push(s));
     terminal(&grid.finish(), style)
 }

@@ -12,9 +12,9 @@ use crate::units::{self, bytes, percent};
 /// A mapping with a smaller share of the resident memory is small.
 const SMALL_PART: f64 = 0.001;
 /// Width of a name, in characters.
-const NAME: usize = 24;
+const NAME_WIDTH: usize = 24;
 /// Width of a size, in characters.
-const SIZE: usize = 11;
+const SIZE_WIDTH: usize = 11;
 
 /// The summary as text for people, with at most `top` mappings.
 #[must_use]
@@ -48,12 +48,16 @@ fn head(s: &Summary) -> String {
 }
 
 fn heat(s: &Summary) -> String {
-    let mut out = format!("{:<NAME$}{:>SIZE$}{:>10}{:>SIZE$}\n", "", "mean", "share", "last");
+    let mut out = format!(
+        "{:<NAME_WIDTH$}{:>SIZE_WIDTH$}{:>10}{:>SIZE_WIDTH$}\n",
+        "", "mean", "share", "last"
+    );
     let whole = s.mean.of_any_heat() as f64;
     let mut row = |name: &str, mean: u64, last: u64| {
         let share = format!("{:.1} %", percent(mean as f64, whole));
         let (mean, last) = (bytes(mean), bytes(last));
-        let _ = writeln!(out, "{name:<NAME$}{mean:>SIZE$}{share:>10}{last:>SIZE$}");
+        let _ =
+            writeln!(out, "{name:<NAME_WIDTH$}{mean:>SIZE_WIDTH$}{share:>10}{last:>SIZE_WIDTH$}");
     };
     row("hot", s.mean.hot_bytes, s.last.hot_bytes);
     row("warm", s.mean.warm_bytes, s.last.warm_bytes);
@@ -66,7 +70,11 @@ fn heat(s: &Summary) -> String {
     match s.mean.resident_bytes.zip(s.last.resident_bytes) {
         Some((mean, last)) => row("resident", mean, last),
         None => {
-            let _ = writeln!(out, "{:<NAME$}{:>SIZE$}{:>10}{:>SIZE$}", "resident", "?", "", "?");
+            let _ = writeln!(
+                out,
+                "{:<NAME_WIDTH$}{:>SIZE_WIDTH$}{:>10}{:>SIZE_WIDTH$}",
+                "resident", "?", "", "?"
+            );
         }
     }
     for (name, mean, last) in [
@@ -79,7 +87,7 @@ fn heat(s: &Summary) -> String {
         if mean > 0 || last > 0 {
             let _ = writeln!(
                 out,
-                "{name:<NAME$}{:>SIZE$}{:>10}{:>SIZE$}",
+                "{name:<NAME_WIDTH$}{:>SIZE_WIDTH$}{:>10}{:>SIZE_WIDTH$}",
                 bytes(mean),
                 "",
                 bytes(last)
@@ -121,16 +129,16 @@ fn mappings(rows: &[MappingRow], top: usize) -> String {
 }
 
 fn table<'a>(title: &str, rows: impl Iterator<Item = (String, &'a Bytes)>) -> String {
-    let heads = ["hot", "warm", "cold", "unknown", "resident"].map(|h| format!("{h:>SIZE$}"));
-    let mut out = format!("\n{title:<NAME$}{}\n", heads.concat());
+    let heads = ["hot", "warm", "cold", "unknown", "resident"].map(|h| format!("{h:>SIZE_WIDTH$}"));
+    let mut out = format!("\n{title:<NAME_WIDTH$}{}\n", heads.concat());
     for (name, b) in rows {
         let heats = [b.hot_bytes, b.warm_bytes, b.cold_bytes, b.unknown_bytes].map(Some);
         let sizes = heats.into_iter().chain([b.resident_bytes]).map(|n| {
             let size = n.map_or_else(|| "?".to_owned(), at_least_a_page);
-            format!("{size:>SIZE$}")
+            format!("{size:>SIZE_WIDTH$}")
         });
         let sizes: String = sizes.collect();
-        let _ = writeln!(out, "{:<NAME$}{sizes}", cut(&name));
+        let _ = writeln!(out, "{:<NAME_WIDTH$}{sizes}", cut(&name));
     }
     out
 }
@@ -142,7 +150,7 @@ fn at_least_a_page(n: u64) -> String {
 
 /// A name that fits its column; the middle of a long name is cut.
 fn cut(name: &str) -> String {
-    const KEPT_CHARS: usize = NAME - 1;
+    const KEPT_CHARS: usize = NAME_WIDTH - 1;
     let name = printable(name);
     let n = name.chars().count();
     if n <= KEPT_CHARS {

@@ -6,14 +6,14 @@ use super::RenderError;
 use super::lines::lines_picture;
 use super::picture::Picture;
 use super::words::{heading, printable, span};
-use crate::lines::{Line, Lines, Plot};
+use crate::lines::{ChartLine, Lines, Plot};
 use crate::units::{MIB, bytes, significant};
 use crate::whatif::{WhatIf, WhatIfPoint, WhatIfRow};
 
 /// Lines of the table over time.
 const LINES: usize = 12;
 /// Width of the bar of saved memory.
-const BAR: usize = 12;
+const BAR_WIDTH: usize = 12;
 
 /// The effects of settings, as text for people.
 #[must_use]
@@ -30,7 +30,7 @@ pub fn what_if_text(w: &WhatIf) -> String {
     if w.sound().count() > 0 {
         let _ = writeln!(
             out,
-            "  {:<width$}{:>12}{:>12}  {:<BAR$}{:>14}{:>14}{:>10}{:>10}{:>12}",
+            "  {:<width$}{:>12}{:>12}  {:<BAR_WIDTH$}{:>14}{:>14}{:>10}{:>10}{:>12}",
             "setting",
             "saved",
             "kept",
@@ -59,9 +59,9 @@ pub fn what_if_text(w: &WhatIf) -> String {
 
 fn line(row: &WhatIfRow, width: usize, compares: bool) -> String {
     let share = row.saved_bytes as f64 / row.memory_bytes.max(1) as f64;
-    let bar = "#".repeat((share * BAR as f64).round() as usize);
+    let bar = "#".repeat((share * BAR_WIDTH as f64).round() as usize);
     format!(
-        "{} {:<width$}{:>12}{:>12}  {bar:<BAR$}{:>14}{:>14}{:>10}{:>10}{:>12}",
+        "{} {:<width$}{:>12}{:>12}  {bar:<BAR_WIDTH$}{:>14}{:>14}{:>10}{:>10}{:>12}",
         if row.is_best && compares { '*' } else { ' ' },
         printable(&row.name),
         bytes(row.saved_bytes),
@@ -177,8 +177,8 @@ fn front(w: &WhatIf) -> Lines {
         rows
     };
     let points = sorted(true).into_iter().map(at).collect();
-    let mut lines = vec![Line { name: "best".to_owned(), points }];
-    let dot = |row: &&WhatIfRow| Line { name: row.name.clone(), points: vec![at(row)] };
+    let mut lines = vec![ChartLine { name: "best".to_owned(), points }];
+    let dot = |row: &&WhatIfRow| ChartLine { name: row.name.clone(), points: vec![at(row)] };
     lines.extend(sorted(false).iter().map(dot));
     let most = w.sound().map(|row| row.saved_bytes).max().unwrap_or(0);
     let least = w.sound().map(|row| row.saved_bytes).min().unwrap_or(0);
@@ -198,7 +198,7 @@ fn front(w: &WhatIf) -> Lines {
 }
 
 fn course(w: &WhatIf, row: &WhatIfRow) -> Lines {
-    let line = |name: &str, of: fn(&WhatIfPoint) -> f64| Line {
+    let line = |name: &str, of: fn(&WhatIfPoint) -> f64| ChartLine {
         name: name.to_owned(),
         points: row.over_time.iter().map(|p| (p.to_ms / 1e3, of(p))).collect(),
     };

@@ -140,8 +140,8 @@ mod tests {
     use super::*;
     use crate::scene::{mapping, region, snapshot, target};
     use crate::{
-        AccessBuilder, Choice, Extent, Grid, Options, Raw, Shape, Style, Summarizer, access_text,
-        raw_head_text, raw_text, summary_text, terminal,
+        AccessBuilder, Choice, Extent, Grid, GridSize, Options, Raw, Style, Summarizer,
+        access_text, raw_head_text, raw_text, summary_text, terminal,
     };
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
         summary.push(&s);
         access.push(&s);
         extent.push(&s);
-        let mut grid = Grid::new(extent, &Shape::terminal(80, 24)).unwrap();
+        let mut grid = Grid::new(extent, &GridSize::terminal(80, 24)).unwrap();
         grid.push(&s);
         for text in [
             summary_text(&summary.finish().unwrap(), 10),

@@ -8,10 +8,10 @@ mod tally;
 use isotherm_core::{Attrs, Snapshot, TargetId, TargetView, Unknown};
 
 use crate::basis::{gaps, ms};
-use crate::course::EXACT;
+use crate::course::EXACT_SNAPSHOTS;
 use crate::distribution::Distribution;
 use crate::filter::{FilterError, Gate, Options};
-use crate::names::{NO_MAPPING, Names};
+use crate::names::{NO_MAPPING, NameIndex};
 use crate::pieces::each_piece;
 use crate::units::percent;
 use tally::{CostTally, Tally, working_set};
@@ -20,7 +20,7 @@ pub use rows::{Bytes, MappingRow, MonitorFigures, Summary, TargetRow, WorkingSet
 
 /// Maximum number of targets with a row; the totals include all targets. A limit, because records come from
 /// outside.
-const MAX_TARGETS: usize = 1000;
+const MAX_TARGET_ROWS: usize = 1000;
 
 /// Makes a [`Summary`] from snapshots, which must be pushed in order of time. The percentiles of the working
 /// set are exact for up to a million different values.
@@ -28,7 +28,7 @@ const MAX_TARGETS: usize = 1000;
 pub struct Summarizer {
     options: Options,
     gate: Gate,
-    names: Names,
+    names: NameIndex,
     seconds: f64,
     total: Tally,
     last: Tally,
@@ -53,13 +53,13 @@ impl Summarizer {
         Summarizer {
             gate: Gate::new(options.filter.clone()),
             options,
-            names: Names::new(),
+            names: NameIndex::new(),
             seconds: 0.0,
             total: Tally::default(),
             last: Tally::default(),
             by_name: Vec::new(),
             by_target: BTreeMap::new(),
-            working_sets: Distribution::new(EXACT),
+            working_sets: Distribution::new(EXACT_SNAPSHOTS),
             snapshots: 0,
             cost: CostTally::default(),
             attrs: Attrs::default(),
@@ -87,7 +87,7 @@ impl Summarizer {
 
     fn target(&mut self, view: &TargetView, seconds: f64, share: f64) -> Tally {
         let now = self.mappings(view, seconds);
-        if self.by_target.len() < MAX_TARGETS || self.by_target.contains_key(&view.id) {
+        if self.by_target.len() < MAX_TARGET_ROWS || self.by_target.contains_key(&view.id) {
             let of = self.by_target.entry(view.id).or_default();
             of.tally.add(&now, seconds);
             if let Some(ran) = view.ran {

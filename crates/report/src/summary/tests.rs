@@ -1,5 +1,5 @@
 use super::*;
-use crate::filter::Filter;
+use crate::filter::RecordFilter;
 use crate::scene::{absent, mapping, region, snapshot, target, unknown};
 use isotherm_core::{AddrRange, DirtyBytes, RegionView};
 use proptest::prelude::*;
@@ -29,10 +29,10 @@ fn one(regions: Vec<RegionView>) -> Snapshot {
 }
 
 fn filtered(time: Option<(u64, u64)>, addr: Option<(u64, u64)>) -> Options {
-    let filter = Filter {
+    let filter = RecordFilter {
         time: time.map(|(a, b)| Duration::from_millis(a)..Duration::from_millis(b)),
         addr: addr.map(|(a, b)| AddrRange::new(a, b)),
-        ..Filter::default()
+        ..RecordFilter::default()
     };
     Options { filter, ..Options::default() }
 }
@@ -129,7 +129,7 @@ fn means_and_percentiles_weigh_by_time() {
 #[test]
 fn percentiles_are_sizes_not_exceeded_for_that_share_of_time() {
     let of = |sizes: Vec<(u64, f64)>| {
-        let mut d = Distribution::new(EXACT);
+        let mut d = Distribution::new(EXACT_SNAPSHOTS);
         sizes.into_iter().for_each(|(size, seconds)| d.push(size, seconds));
         working_set(d)
     };

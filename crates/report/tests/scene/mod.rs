@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Cost, Mapping, MappingKind, MonitorKind, Nanos, Pages, Rate, RateSupport,
-    RegionView, Snapshot, TargetId, TargetView, Unknown,
+    AddrRange, Attrs, Cost, Mapping, MappingKind, MonitorKind, Nanos, Rate, RateSupport,
+    RegionView, Snapshot, TargetId, TargetView, Unknown, UnknownPages,
 };
 
 /// The snapshot `seq` of a source that began 1000 s ago on its clock and makes one every `seconds`.
@@ -56,7 +56,7 @@ pub fn region(start: u64, end: u64, hz: f32) -> RegionView {
         rate: Rate { hz, low: hz * 0.8, high: hz * 1.2 },
         touched_bp: if hz > 0.0 { 10_000 } else { 0 },
         resident_bp: 10_000,
-        unknown_bp: Pages::default(),
+        unknown_bp: UnknownPages::default(),
         support: Some(RateSupport::MEASURED),
     }
 }

@@ -3,7 +3,7 @@
 use isotherm_core::AgeHistogram;
 
 use super::service::{Generation, Service};
-use super::{AGES, DAY, DAY_MINUTES, MINUTE};
+use super::{DAY, DAY_MINUTES, MINUTE, NR_AGES};
 
 /// Hot memory has at least this rate, as everywhere in isotherm.
 const HOT_HZ: f64 = 10.0;
@@ -18,22 +18,22 @@ pub struct Expected {
     /// memory at 10 Hz or more
     pub hot: f32,
     /// memory that has been idle for at least each age
-    pub idle: [f32; AGES],
+    pub idle: [f32; NR_AGES],
     /// memory that is touched in this minute after at least each age
-    pub returned: [f32; AGES],
+    pub returned: [f32; NR_AGES],
 }
 
 /// The expected values of every minute of a day, for all services.
 #[derive(Debug)]
 pub struct Day {
     number: u32,
-    ages: [u64; AGES],
+    ages: [u64; NR_AGES],
     /// by service, generation and minute of the day
     minutes: Vec<Vec<Vec<Expected>>>,
 }
 
 impl Day {
-    pub(super) fn new(services: &[Service], ages: &[u64; AGES], number: u32) -> Self {
+    pub(super) fn new(services: &[Service], ages: &[u64; NR_AGES], number: u32) -> Self {
         let between = ages.map(Between::bin_of);
         let of_service = |service: &Service| {
             let of_generation = |generation: &Generation| {
@@ -57,7 +57,7 @@ impl Day {
     }
 
     pub(super) fn age_index(&self, seconds: u64) -> usize {
-        self.ages.iter().position(|age| *age >= seconds).unwrap_or(AGES - 1)
+        self.ages.iter().position(|age| *age >= seconds).unwrap_or(NR_AGES - 1)
     }
 
     pub(super) fn minute(&self, service: usize, generation: usize, minute: u32) -> &Expected {
@@ -92,7 +92,7 @@ impl Between {
 fn expected(
     service: &Service,
     generation: &Generation,
-    ages: &[Between; AGES],
+    ages: &[Between; NR_AGES],
     start: f64,
 ) -> Expected {
     let mut found = Expected::default();

@@ -1,11 +1,11 @@
 //! A minute of a group as an agent measures it.
 
 use super::day::{Day, Expected};
-use super::{AGES, DAY_MINUTES, Fleet, Group, MINUTE};
+use super::{DAY_MINUTES, Fleet, Group, MINUTE, NR_AGES};
 use crate::random::{mix, unit};
 
 /// Bytes that a page of the sample stands for: one window in 16 is counted.
-const QUANTUM: f64 = 65_536.0;
+const COUNTED_PAGE_BYTES: f64 = 65_536.0;
 const PAGE: f64 = 4096.0;
 /// Memory is cold from this age on, in s.
 const COLD_S: u64 = 5;
@@ -26,9 +26,9 @@ pub struct Measured {
     /// of known age
     pub aged: i64,
     /// idle for at least each age
-    pub idle: [i64; AGES],
+    pub idle: [i64; NR_AGES],
     /// touched in this minute after at least each age
-    pub returned: [i64; AGES],
+    pub returned: [i64; NR_AGES],
     /// CPU time of the agent in us
     pub own_cpu_us: i64,
     /// snapshots of the minute
@@ -61,7 +61,7 @@ impl Fleet {
             *idle = (total * noise.of_share(share)) as f32;
         }
         let whole = |bytes: f64, quantum: f64| ((bytes / quantum).round() * quantum) as i64;
-        let idle = idle.map(|share| whole(f64::from(share) * per_share, QUANTUM));
+        let idle = idle.map(|share| whole(f64::from(share) * per_share, COUNTED_PAGE_BYTES));
         let resident = whole(resident, PAGE);
         let aged = whole(aged, PAGE).min(resident);
         let idle = idle.map(|bytes| bytes.clamp(0, aged));
@@ -108,7 +108,7 @@ impl Noise {
 
     /// Cumulative shares with the error of ages: between them and those of the next age, by their logarithms, because
     /// shares fall with the age by a factor.
-    fn shifted(&self, shares: &[f32; AGES]) -> [f32; AGES] {
+    fn shifted(&self, shares: &[f32; NR_AGES]) -> [f32; NR_AGES] {
         let part = self.age.abs();
         let mut out = *shares;
         for (i, out) in out.iter_mut().enumerate() {
@@ -128,16 +128,16 @@ impl Noise {
     }
 
     /// Touches of the pages of the sample, counted by age.
-    fn returned(&self, expected: &Expected, per_share: f64) -> [i64; AGES] {
+    fn returned(&self, expected: &Expected, per_share: f64) -> [i64; NR_AGES] {
         let shares = self.shifted(&expected.returned);
-        let mut bytes = [0; AGES];
+        let mut bytes = [0; NR_AGES];
         let mut sum = 0;
         let mut above = 0.0;
-        for i in (0..AGES).rev() {
+        for i in (0..NR_AGES).rev() {
             let here = f64::from((shares[i] - above).max(0.0));
             above = shares[i];
-            sum +=
-                poisson(mix(self.key, 2 + i as u64), here * per_share / QUANTUM) * QUANTUM as i64;
+            sum += poisson(mix(self.key, 2 + i as u64), here * per_share / COUNTED_PAGE_BYTES)
+                * COUNTED_PAGE_BYTES as i64;
             bytes[i] = sum;
         }
         bytes

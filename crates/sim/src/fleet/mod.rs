@@ -4,7 +4,7 @@
 //! service consists of classes of pages ([`Service`]). From these follow exactly, for each minute, which share of its
 //! memory is idle for how long, and which share is touched after how long ([`Day`]). A [`Measured`] minute adds the
 //! errors of a monitor: ages that are read from a histogram of few bins and slightly wrong, and samples of pages.
-//! The [`Truth`] does not use these shares: it simulates the touches of pages, one by one, and pages out each page at
+//! The [`PageOutTruth`] does not use these shares: it simulates the touches of pages, one by one, and pages out each page at
 //! its exact age.
 //!
 //! The same seed gives the same fleet, and each minute can be computed without the others.
@@ -18,12 +18,12 @@ mod truth;
 pub use day::Day;
 pub use measured::Measured;
 pub use service::{Deploy, Service, ServiceKind};
-pub use truth::{Truth, truth};
+pub use truth::{PageOutTruth, truth};
 
 use crate::random::{below, mix, unit};
 
 /// Number of ages for which a row of the lake has columns.
-pub const AGES: usize = 22;
+pub const NR_AGES: usize = 22;
 /// Seconds of a minute.
 const MINUTE: f64 = 60.0;
 /// Seconds of a day.
@@ -50,7 +50,7 @@ pub struct FleetSpec {
 pub struct Fleet {
     spec: FleetSpec,
     /// in s, ascending
-    ages: [u64; AGES],
+    ages: [u64; NR_AGES],
     services: Vec<Service>,
 }
 
@@ -86,7 +86,7 @@ impl Group {
 impl Fleet {
     /// A fleet whose rows have columns for `ages`, in s, ascending.
     #[must_use]
-    pub fn new(spec: FleetSpec, ages: [u64; AGES]) -> Self {
+    pub fn new(spec: FleetSpec, ages: [u64; NR_AGES]) -> Self {
         let services = service::services(&spec);
         Fleet { spec, ages, services }
     }

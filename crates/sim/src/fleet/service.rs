@@ -5,7 +5,7 @@ use super::{DAY, DAY_MINUTES, FleetSpec};
 use crate::random::{below, mix, unit};
 
 /// Services of a large fleet; a smaller one has a service for every four groups.
-const SERVICES: u32 = 40;
+const NR_SERVICES: u32 = 40;
 const TEAMS: [&str; 8] = ["cart", "search", "billing", "users", "orders", "ads", "mail", "stock"];
 const MIB: u64 = 1 << 20;
 
@@ -119,7 +119,7 @@ impl Service {
 
 pub(super) fn services(spec: &FleetSpec) -> Vec<Service> {
     let groups = u64::from(spec.hosts) * u64::from(spec.groups);
-    let number = (groups / 4).clamp(1, u64::from(SERVICES)) as u32;
+    let number = (groups / 4).clamp(1, u64::from(NR_SERVICES)) as u32;
     (0..number).map(|i| service(spec, i)).collect()
 }
 

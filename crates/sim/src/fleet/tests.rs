@@ -1,6 +1,6 @@
 use super::*;
 
-const AGES_S: [u64; AGES] = [
+const AGES_S: [u64; NR_AGES] = [
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 43_200, 86_400,
     172_800, 345_600, 604_800, 1_209_600,
 ];
@@ -47,7 +47,7 @@ fn a_measured_minute_adds_up() {
 fn what_is_measured_is_the_truth_within_a_tenth() {
     const DAYS: u32 = 2;
     let fleet = fleet(20, DAYS);
-    let mut sums = vec![[[0.0; 2]; AGES]; fleet.services().len()];
+    let mut sums = vec![[[0.0; 2]; NR_AGES]; fleet.services().len()];
     for day in (0..DAYS).map(|day| fleet.day(day)) {
         for group in fleet.groups() {
             for minute in 0..DAY_MINUTES {

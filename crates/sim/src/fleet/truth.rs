@@ -1,18 +1,18 @@
 //! The memory that page-out would really save: pages are simulated touch by touch.
 
 use super::service::{Generation, PageClass, Service};
-use super::{AGES, DAY, DAY_MINUTES, Fleet, MINUTE};
+use super::{DAY, DAY_MINUTES, Fleet, MINUTE, NR_AGES};
 use crate::random::{mix, unit};
 
 /// Touches to simulate of a class of pages, about.
 const TOUCHES: f64 = 200_000.0;
 /// A page with more expected touches per minute than this counts as never idle for a minute. The probability that it is
-/// idle is `exp(-BUSY)` or less.
-const BUSY: f64 = 40.0;
+/// idle is `exp(-BUSY_TOUCHES)` or less.
+const BUSY_TOUCHES: f64 = 40.0;
 
 /// The effect of page-out of a service at a minimum age, over the whole time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Truth {
+pub struct PageOutTruth {
     /// number of the service
     pub service: usize,
     /// the minimum age in s
@@ -25,7 +25,7 @@ pub struct Truth {
 
 /// The truth of a service for every age of at least a minute.
 #[must_use]
-pub fn truth(fleet: &Fleet, service: usize) -> Vec<Truth> {
+pub fn truth(fleet: &Fleet, service: usize) -> Vec<PageOutTruth> {
     let own = &fleet.services()[service];
     let end = f64::from(fleet.spec().days) * DAY;
     let change = own.deploy.as_ref().map_or(end, |d| f64::from(d.minute) * MINUTE);
@@ -35,7 +35,7 @@ pub fn truth(fleet: &Fleet, service: usize) -> Vec<Truth> {
     let [before, whole, after] =
         spans.map(|(generation, end)| Span::new(fleet, own, generation, end, key));
     let bytes = own.bytes as f64 * (1.0 - own.unknown);
-    let mut sum = [[0.0; 2]; AGES];
+    let mut sum = [[0.0; 2]; NR_AGES];
     for group in fleet.groups().filter(|group| group.service == service) {
         let parts: &[&Span] = if group.deployed { &[&before, &after] } else { &[&whole] };
         for part in parts {
@@ -46,7 +46,7 @@ pub fn truth(fleet: &Fleet, service: usize) -> Vec<Truth> {
         }
     }
     let minutes = f64::from(fleet.spec().days * DAY_MINUTES);
-    let of = |(age, sum): (u64, [f64; 2])| Truth {
+    let of = |(age, sum): (u64, [f64; 2])| PageOutTruth {
         service,
         age,
         saved_bytes: sum[0] / end,
@@ -67,16 +67,16 @@ struct Sums {
 /// A generation over a span of time.
 struct Span {
     /// its pages
-    own: [Sums; AGES],
+    own: [Sums; NR_AGES],
     /// a page that is touched only at the start
-    once: [Sums; AGES],
+    once: [Sums; NR_AGES],
 }
 
 impl Span {
     fn new(fleet: &Fleet, service: &Service, generation: usize, end: f64, key: u64) -> Self {
         let generation = &service.generations[generation];
         let watch = Watch { ages: &fleet.ages, from: generation.born.max(0.0), end };
-        let mut own = [Sums::default(); AGES];
+        let mut own = [Sums::default(); NR_AGES];
         for (i, class) in generation.classes.iter().enumerate() {
             add(
                 &mut own,
@@ -88,13 +88,13 @@ impl Span {
         if leaked > 0.0 {
             add(&mut own, &watch.leak(generation.born), leaked);
         }
-        let mut once = [Sums::default(); AGES];
+        let mut once = [Sums::default(); NR_AGES];
         watch.gap(generation.born, end, false, &mut once);
         Span { own, once }
     }
 }
 
-fn add(sums: &mut [Sums; AGES], more: &[Sums; AGES], share: f64) {
+fn add(sums: &mut [Sums; NR_AGES], more: &[Sums; NR_AGES], share: f64) {
     for (sum, more) in sums.iter_mut().zip(more) {
         sum.saved += share * more.saved;
         sum.returned += share * more.returned;
@@ -103,14 +103,14 @@ fn add(sums: &mut [Sums; AGES], more: &[Sums; AGES], share: f64) {
 
 /// The time in which page-out is counted.
 struct Watch<'a> {
-    ages: &'a [u64; AGES],
+    ages: &'a [u64; NR_AGES],
     from: f64,
     end: f64,
 }
 
 impl Watch<'_> {
     /// A page is not touched from `last` to `next`, and at `next` if `touched`.
-    fn gap(&self, last: f64, next: f64, touched: bool, sums: &mut [Sums; AGES]) {
+    fn gap(&self, last: f64, next: f64, touched: bool, sums: &mut [Sums; NR_AGES]) {
         for (age, sum) in self.ages.iter().zip(sums) {
             let out = last + *age as f64;
             if out >= next {
@@ -128,8 +128,8 @@ impl Watch<'_> {
         generation: &Generation,
         class: &PageClass,
         key: u64,
-    ) -> [Sums; AGES] {
-        let mut sums = [Sums::default(); AGES];
+    ) -> [Sums; NR_AGES] {
+        let mut sums = [Sums::default(); NR_AGES];
         if class.hz <= 0.0 {
             self.gap(generation.born, self.end, false, &mut sums);
             return sums;
@@ -148,7 +148,7 @@ impl Watch<'_> {
     }
 
     /// Simulates one page, minute by minute.
-    fn page(&self, service: &Service, born: f64, hz: f64, key: u64, sums: &mut [Sums; AGES]) {
+    fn page(&self, service: &Service, born: f64, hz: f64, key: u64, sums: &mut [Sums; NR_AGES]) {
         let mut draws = 0;
         let mut wait = || {
             draws += 1;
@@ -159,7 +159,7 @@ impl Watch<'_> {
         while start < self.end {
             let stop = ((start / MINUTE).floor() * MINUTE + MINUTE).min(self.end);
             let rate = hz * service.load.at((start + stop) / 2.0);
-            if rate * MINUTE > BUSY {
+            if rate * MINUTE > BUSY_TOUCHES {
                 self.gap(last, start + wait() / rate, true, sums);
                 last = stop - wait() / rate;
             } else if rate > 0.0 {
@@ -176,9 +176,9 @@ impl Watch<'_> {
     }
 
     /// The mean over pages that are touched once, at times that are spread evenly.
-    fn leak(&self, born: f64) -> [Sums; AGES] {
+    fn leak(&self, born: f64) -> [Sums; NR_AGES] {
         const PAGES: u32 = 5000;
-        let mut sums = [Sums::default(); AGES];
+        let mut sums = [Sums::default(); NR_AGES];
         for i in 0..PAGES {
             let at = born + (self.end - born) * (f64::from(i) + 0.5) / f64::from(PAGES);
             self.gap(at, self.end, false, &mut sums);

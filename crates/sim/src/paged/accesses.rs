@@ -1,6 +1,6 @@
 //! Accesses of tasks to pages: reads and writes of files, touches of processes.
 
-use isotherm_mm::{FrameId, LruType, OutOfMemory, Request, ZoneKind};
+use isotherm_mm::{AllocRequest, FrameId, LruType, OutOfMemory, ZoneKind};
 
 use super::owners::{Entry, Owner};
 use super::system::{Actor, PagedMachine};
@@ -121,7 +121,7 @@ impl PagedMachine {
         write: bool,
     ) -> Result<FrameId, OutOfMemory> {
         let before = self.memory.stats().passes;
-        let request = Request {
+        let request = AllocRequest {
             cpu: actor.cpu,
             node: self.bus.node_of(actor.cpu),
             class: ZoneKind::Movable,

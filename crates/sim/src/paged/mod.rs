@@ -44,6 +44,6 @@ pub use engine::{Next, Task};
 pub use pager::Pager;
 pub use spec::{Costs, DiskSpec, MachineSpec, NodeSpec, SpecError, SwapSpec, ZoneSpec};
 pub use stream::{Stream, StreamOrder};
-pub use system::{Actor, Counts, PagedMachine};
+pub use system::{Actor, PageEvents, PagedMachine};
 pub use toucher::{Populate, Toucher};
 pub use watcher::{WatchResults, Watcher, addresses, target};

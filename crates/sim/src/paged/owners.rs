@@ -1,6 +1,6 @@
 //! Owners of pages: files in the page cache and processes, and which of their pages are in swap.
 
-use isotherm_mm::{Backing, FrameId};
+use isotherm_mm::{FrameId, PageOwner};
 
 use super::spec::SwapSpec;
 
@@ -158,7 +158,7 @@ impl Owners {
     }
 }
 
-impl Backing for Owners {
+impl PageOwner for Owners {
     fn take_accessed(&mut self, owner: u64) -> bool {
         match Owner::decode(owner) {
             Owner::File(..) => false,

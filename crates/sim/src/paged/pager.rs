@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::{Act, Action, Applied, Failure, OpsError, PAGE_SIZE, Support, Work};
-use isotherm_mm::Backing;
+use isotherm_mm::PageOwner;
 
 use super::owners::Owner;
 use super::system::PagedMachine;

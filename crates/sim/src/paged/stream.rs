@@ -9,7 +9,7 @@ use crate::random::{below, mix};
 use crate::workload::Op;
 
 /// Pages in a step.
-const QUANTUM: u64 = 32;
+const STEP_PAGES: u64 = 32;
 /// Size in pages of the first window of readahead; each further one is twice as large.
 const FIRST_WINDOW: usize = 4;
 
@@ -83,7 +83,7 @@ impl Stream {
 
     fn read(&mut self, m: &mut PagedMachine, actor: &mut Actor) -> Result<Next, OutOfMemory> {
         let len = m.owners.file_len(self.file);
-        for _ in 0..self.left.min(QUANTUM) {
+        for _ in 0..self.left.min(STEP_PAGES) {
             if !m.read_cached(actor, self.file, self.at) {
                 let sequential = self.order == StreamOrder::Sequential;
                 let window = if sequential { self.window } else { 1 };
@@ -98,7 +98,7 @@ impl Stream {
 
     fn write(&mut self, m: &mut PagedMachine, actor: &mut Actor) -> Result<Next, OutOfMemory> {
         let len = m.owners.file_len(self.file);
-        for _ in 0..self.left.min(QUANTUM) {
+        for _ in 0..self.left.min(STEP_PAGES) {
             m.write(actor, self.file, self.at)?;
             self.advance(len);
         }

@@ -23,7 +23,7 @@ pub struct Actor {
 
 /// Counters of operations on pages of files and of processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Counts {
+pub struct PageEvents {
     /// pages of files read
     pub reads: u64,
     /// of these, pages read from the disk
@@ -40,11 +40,11 @@ pub struct Counts {
     pub stalled_ns: u64,
 }
 
-impl Counts {
+impl PageEvents {
     /// The increase since `before`.
     #[must_use]
-    pub fn since(&self, before: &Counts) -> Counts {
-        Counts {
+    pub fn since(&self, before: &PageEvents) -> PageEvents {
+        PageEvents {
             reads: self.reads - before.reads,
             fetched: self.fetched - before.fetched,
             writes: self.writes - before.writes,
@@ -75,7 +75,7 @@ pub struct PagedMachine {
     pub(super) cpu_free_at: Vec<u64>,
     pub(super) now: u64,
     pub(super) folded_at: u64,
-    pub(super) counts: Counts,
+    pub(super) counts: PageEvents,
     pub(super) ages: Option<Ages>,
     pub(super) seed: u64,
 }
@@ -104,7 +104,7 @@ impl PagedMachine {
             cpu_free_at: vec![0; spec.cpus as usize],
             now: 0,
             folded_at: 0,
-            counts: Counts::default(),
+            counts: PageEvents::default(),
             ages: None,
             seed,
             spec: spec.clone(),
@@ -125,7 +125,7 @@ impl PagedMachine {
 
     /// Counters of operations so far.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> PageEvents {
         self.counts
     }
 

@@ -6,10 +6,10 @@ use isotherm_mm::OutOfMemory;
 
 use super::engine::{Next, Task};
 use super::system::{Actor, PagedMachine};
-use crate::workload::{Access, Layout, Rate, Walk, Workload};
+use crate::workload::{Access, TouchRate, Walk, Workload, WorkloadLayout};
 
 /// Touches in a step.
-const QUANTUM: u32 = 128;
+const STEP_TOUCHES: u32 = 128;
 
 /// Touches every page once, in order.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Populate {
 
 impl Task for Populate {
     fn step(&mut self, machine: &mut PagedMachine, actor: &mut Actor) -> Result<Next, OutOfMemory> {
-        for _ in 0..QUANTUM {
+        for _ in 0..STEP_TOUCHES {
             if self.next >= machine.owners.processes[self.process].len() {
                 return Ok(Next::End);
             }
@@ -57,14 +57,14 @@ impl Toucher {
     pub fn new(
         machine: &PagedMachine,
         process: usize,
-        (workload, layout): (&Workload, &Layout),
+        (workload, layout): (&Workload, &WorkloadLayout),
         (access, thread): (&Access, u32),
         length: Duration,
     ) -> Self {
         let walk = Walk::of(workload, layout, access, thread, machine.seed);
         let every = match access.rate {
-            Rate::Hz(hz) => 1e9 * f64::from(access.threads) / (hz * walk.pages() as f64),
-            Rate::Max => 0.0,
+            TouchRate::Hz(hz) => 1e9 * f64::from(access.threads) / (hz * walk.pages() as f64),
+            TouchRate::Max => 0.0,
         };
         let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         let (begin, end) = (machine.now, machine.now.saturating_add(length));
@@ -74,7 +74,7 @@ impl Toucher {
 
 impl Task for Toucher {
     fn step(&mut self, machine: &mut PagedMachine, actor: &mut Actor) -> Result<Next, OutOfMemory> {
-        for _ in 0..QUANTUM {
+        for _ in 0..STEP_TOUCHES {
             if actor.now >= self.end {
                 return Ok(Next::End);
             }

@@ -5,7 +5,7 @@ const MAX_PARTS: usize = 480;
 
 /// A part of the time. Times are in s since the first snapshot; memory is the mean over the part.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Moment {
+pub struct CoursePart {
     /// begin
     pub from: f64,
     /// end
@@ -30,7 +30,7 @@ pub struct Moment {
     pub moved: Vec<f64>,
 }
 
-impl Moment {
+impl CoursePart {
     /// Length in s.
     #[must_use]
     pub fn seconds(&self) -> f64 {
@@ -38,7 +38,7 @@ impl Moment {
     }
 
     /// Both parts together; `later` follows this one.
-    fn joined(mut self, later: &Moment) -> Moment {
+    fn joined(mut self, later: &CoursePart) -> CoursePart {
         let (a, b) = (self.seconds(), later.seconds());
         let mean = |x: f64, y: f64| (x * a + y * b) / (a + b).max(1e-9);
         (self.memory, self.saved) =
@@ -52,30 +52,30 @@ impl Moment {
             sum.resize(sum.len().max(more.len()), 0.0);
             sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
         }
-        Moment { to: later.to, ..self }
+        CoursePart { to: later.to, ..self }
     }
 }
 
 /// The parts of the time, in order.
 #[derive(Debug, Default)]
 pub(super) struct Course {
-    moments: Vec<Moment>,
+    moments: Vec<CoursePart>,
     /// Least length of a part, in s.
     least: f64,
 }
 
 impl Course {
-    pub fn push(&mut self, m: Moment) {
+    pub fn push(&mut self, m: CoursePart) {
         match self.moments.pop() {
             Some(last) if last.seconds() < self.least => self.moments.push(last.joined(&m)),
             Some(last) => self.moments.extend([last, m]),
             None => self.moments.push(m),
         }
         if self.moments.len() > MAX_PARTS {
-            let joined = |pair: &[Moment]| match pair {
+            let joined = |pair: &[CoursePart]| match pair {
                 [a, b] => a.clone().joined(b),
                 [a, ..] => a.clone(),
-                [] => Moment::default(),
+                [] => CoursePart::default(),
             };
             self.moments = self.moments.chunks(2).map(joined).collect();
             let span = self.moments.last().map_or(0.0, |m| m.to);
@@ -84,7 +84,7 @@ impl Course {
     }
 
     /// Everything from a time on; `None` if there is nothing.
-    pub fn since(&self, from: f64) -> Option<Moment> {
+    pub fn since(&self, from: f64) -> Option<CoursePart> {
         let later = self.moments.iter().filter(|m| m.from >= from);
         later.cloned().reduce(|a, b| a.joined(&b))
     }
@@ -93,7 +93,7 @@ impl Course {
         self.moments.last().map_or(0.0, |m| m.to)
     }
 
-    pub fn into_moments(self) -> Vec<Moment> {
+    pub fn into_moments(self) -> Vec<CoursePart> {
         self.moments
     }
 }
@@ -108,13 +108,13 @@ mod tests {
         for i in 0..5000 {
             let from = f64::from(i);
             let saved = if i < 2500 { 0.0 } else { 100.0 };
-            course.push(Moment {
+            course.push(CoursePart {
                 from,
                 to: from + 1.0,
                 saved,
                 returned: 2.0,
                 touched: vec![1.0; 2],
-                ..Moment::default()
+                ..CoursePart::default()
             });
         }
         let all = course.since(0.0).unwrap();

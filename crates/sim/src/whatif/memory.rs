@@ -12,13 +12,13 @@ use isotherm_core::{
 };
 
 use super::samples::{Sample, Samples, Touches, visible_share};
-use super::{Prices, Tier};
+use super::{DelayModel, Tier};
 
 /// Samples of all targets at the start; later at most `MAX_GROWTH` times as many.
 const SAMPLES: u64 = 2048;
 const MAX_GROWTH: u64 = 4;
 /// Time to look at a page before an action, in s: `docs/concepts/acting.md`.
-const LOOK: f64 = 0.13e-6;
+const LOOK_SECONDS: f64 = 0.13e-6;
 /// The same if page filters reject touched pages: only bits are read (`docs/measurements/cost.md`).
 const LOOK_AT_BITS: f64 = 2e-9;
 
@@ -28,7 +28,7 @@ pub(super) struct Memory {
     targets: BTreeMap<TargetId, Samples>,
     /// pages between two samples; a power of two, or zero before the first snapshot
     stride: u64,
-    prices: Prices,
+    prices: DelayModel,
     /// the least age of memory that schemes page out, in s
     floor: f64,
     /// s
@@ -45,7 +45,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// The memory on which schemes act that page out what is untouched for `floor`, or zero.
-    pub fn new(prices: Prices, floor: Duration) -> Self {
+    pub fn new(prices: DelayModel, floor: Duration) -> Self {
         Memory { prices, floor: floor.as_secs_f64(), ..Memory::default() }
     }
 
@@ -182,7 +182,8 @@ impl Memory {
         }
         let (now, step, prices) = (self.now, self.step, self.prices);
         let is_by_age = |f: &PageFilter| matches!(f.kind, PageKind::Touched { .. });
-        let look = if work.filters.first().is_some_and(is_by_age) { LOOK_AT_BITS } else { LOOK };
+        let look =
+            if work.filters.first().is_some_and(is_by_age) { LOOK_AT_BITS } else { LOOK_SECONDS };
         let price = match work.action {
             Action::Stat => 0.0,
             _ => prices.page_out.as_secs_f64(),
@@ -275,7 +276,7 @@ fn corrected(view: &TargetView, samples: &[Sample]) -> TargetView {
 
 /// The time in s after the last touch of a page from which its age seems to count, if a scheme demands an age `within`
 /// which it was not touched. The dice say when its bit is read and cleared.
-fn delay(prices: &Prices, (read, clear): (f64, f64), within: f64) -> f64 {
+fn delay(prices: &DelayModel, (read, clear): (f64, f64), within: f64) -> f64 {
     let found = read * prices.read_every.as_secs_f64();
     let cleared = found + clear * prices.clear_every.as_secs_f64();
     found.max(cleared - within / f64::from(EARLY_DIVISOR))
@@ -319,7 +320,7 @@ impl Act for Memory {
 
 #[cfg(test)]
 mod tests {
-    use isotherm_core::{AddrRange, Attrs, Cost, Pages, Rate};
+    use isotherm_core::{AddrRange, Attrs, Cost, Rate, UnknownPages};
 
     use super::*;
 
@@ -334,7 +335,7 @@ mod tests {
                 rate: Rate { hz: 1.0, low: 1.0, high: 1.0 },
                 touched_bp: 10_000,
                 resident_bp: 10_000,
-                unknown_bp: Pages::default(),
+                unknown_bp: UnknownPages::default(),
                 support: None,
             };
             let view = TargetView {
@@ -356,7 +357,7 @@ mod tests {
                 targets: vec![view],
             }
         };
-        let mut memory = Memory::new(Prices::default(), Duration::ZERO);
+        let mut memory = Memory::new(DelayModel::default(), Duration::ZERO);
         memory.push(TargetId(1), &Arc::new(PageAges::default()), Nanos(5_000_000_000));
         let samples = [1 << 20, 1 << 40].map(|bytes| {
             memory.advance(&snapshot(memory.now as u64, bytes));
@@ -368,8 +369,8 @@ mod tests {
     #[test]
     fn a_touch_is_known_late() {
         let of = |prices, within| delay(&prices, (1.0, 1.0), within);
-        assert_eq!(of(Prices::default(), 10.0), 0.0);
-        let monitor = Prices::default().with_monitor();
+        assert_eq!(of(DelayModel::default(), 10.0), 0.0);
+        let monitor = DelayModel::default().with_monitor();
         assert!((of(monitor, 10.0) - 3.7).abs() < 1e-9, "cleared after 6.2 s, less 2.5 s");
         assert_eq!(of(monitor, 30.0), 1.0, "a quarter of the age is more than the clear takes");
     }

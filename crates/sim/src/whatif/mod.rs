@@ -15,11 +15,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Goal, Mark, MemoryMetrics, Metrics, Scheme, SchemeError, Scope};
+use isotherm_core::scheme::{
+    Goal, MemoryMetrics, Metrics, Scheme, SchemeError, Scope, WatermarkMetric,
+};
 use isotherm_core::{MAX_REGION_TURN, OpsError, Snapshot};
 
-pub use course::Moment;
-pub use pace::Pace;
+pub use course::CoursePart;
+pub use pace::SnapshotSelector;
 
 use self::pace::is_ripe;
 use self::run::SettingRun;
@@ -30,13 +32,13 @@ pub struct Setting {
     /// name of the setting
     pub name: String,
     /// the actions on the memory
-    pub policy: Policy,
+    pub policy: SettingPolicy,
 }
 
 /// The actions on the memory.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum Policy {
+pub enum SettingPolicy {
     /// schemes act
     Schemes(Vec<Scheme>),
     /// Memory that was untouched for the longest time is paged out while there are more bytes than this.
@@ -57,7 +59,7 @@ pub struct Tier {
 
 /// The time that actions and faults take, and until a touch is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prices {
+pub struct DelayModel {
     /// CPU time for paging out a page
     pub page_out: Duration,
     /// time for which the program waits until a page is back
@@ -69,11 +71,11 @@ pub struct Prices {
     pub clear_every: Duration,
 }
 
-impl Default for Prices {
+impl Default for DelayModel {
     /// For swap in compressed memory: as `docs/concepts/acting.md` and `report need` have it. Touches are known at
     /// once.
     fn default() -> Self {
-        Prices {
+        DelayModel {
             page_out: Duration::from_nanos(4220),
             fault: Duration::from_micros(20),
             read_every: Duration::ZERO,
@@ -82,11 +84,11 @@ impl Default for Prices {
     }
 }
 
-impl Prices {
+impl DelayModel {
     /// With the times of the default monitor, which `docs/concepts/how-it-sees.md` explains.
     #[must_use]
     pub fn with_monitor(self) -> Self {
-        Prices { read_every: Duration::from_secs(1), clear_every: MAX_REGION_TURN, ..self }
+        DelayModel { read_every: Duration::from_secs(1), clear_every: MAX_REGION_TURN, ..self }
     }
 }
 
@@ -113,11 +115,11 @@ impl Surroundings {
         let no_memory = "it depends on free memory, which a record does not show: give the \
                          memory that the machine has for the targets with --memory";
         match scheme.watermarks.as_ref().map(|w| &w.metric) {
-            Some(Mark::Free) if self.memory.is_none() => return missing(no_memory),
-            Some(Mark::Fragmentation) => {
+            Some(WatermarkMetric::Free) if self.memory.is_none() => return missing(no_memory),
+            Some(WatermarkMetric::Fragmentation) => {
                 return missing("it depends on fragmentation, which a record does not show");
             }
-            Some(Mark::Stalled(of)) if !has(of) => return missing(NO_GROUP),
+            Some(WatermarkMetric::Stalled(of)) if !has(of) => return missing(NO_GROUP),
             _ => {}
         }
         for goal in &scheme.quota.goals {
@@ -197,12 +199,12 @@ pub struct SettingEffect {
     /// time between two looks at the record, at its end
     pub step: Duration,
     /// the time that counts: from when the age can have been reached
-    pub counted: Moment,
+    pub counted: CoursePart,
     /// all of the time
-    pub course: Vec<Moment>,
+    pub course: Vec<CoursePart>,
     /// bytes that were skipped because a quota was used up, counted each time
     pub quota_passed: u64,
-    /// with [`Policy::Tiers`], the use of each
+    /// with [`SettingPolicy::Tiers`], the use of each
     pub tiers: Vec<TierUse>,
 }
 
@@ -219,7 +221,7 @@ impl Player {
     /// If a setting cannot be played.
     pub fn new(
         settings: Vec<Setting>,
-        prices: Prices,
+        prices: DelayModel,
         surroundings: &Surroundings,
     ) -> Result<Self, WhatIfError> {
         let run = |setting| SettingRun::new(setting, prices, surroundings);
@@ -246,7 +248,7 @@ impl Player {
     }
 
     /// A player for each setting, so that they can play at the same time: what one setting does has no effect on
-    /// another. All need the snapshots of this player's [`Pace`].
+    /// another. All need the snapshots of this player's [`SnapshotSelector`].
     #[must_use]
     pub fn divided(self) -> Vec<Player> {
         let alone = |run| Player { runs: vec![run], waiting: self.waiting.clone() };
@@ -255,8 +257,8 @@ impl Player {
 
     /// Which snapshots need to be pushed, if none was yet.
     #[must_use]
-    pub fn pace(&self) -> Pace {
-        Pace::new(self.runs.iter().map(|run| run.looks().clone()).collect())
+    pub fn pace(&self) -> SnapshotSelector {
+        SnapshotSelector::new(self.runs.iter().map(|run| run.looks().clone()).collect())
     }
 
     /// The results, in the order of the settings.

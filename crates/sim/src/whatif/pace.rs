@@ -11,7 +11,7 @@ const LOOK_AHEAD: Duration = Duration::from_secs(65);
 /// Shortest time between two looks at the record.
 const MIN_STEP: Duration = Duration::from_secs(1);
 /// Looks per minimum age: at first as many as `reclaim --pages` has, at least a few.
-const LOOKS: u32 = 30;
+const LOOKS_PER_MIN_AGE: u32 = 30;
 const MIN_LOOKS: u32 = 4;
 /// Longest time between two looks without a minimum age, and with a short one.
 const MAX_STEP: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ const MAX_STEP_OF_SHORT_AGE: Duration = Duration::from_secs(15);
 /// Snapshots do not come at exact times: a look is early by at most this.
 const MAX_JITTER: Duration = Duration::from_millis(500);
 /// Looks until the time between two of them is doubled.
-const STEPS: u32 = 4096;
+const LOOKS_PER_DOUBLING: u32 = 4096;
 
 /// The looks of one setting.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ impl Looks {
             true => MAX_STEP,
             false => least(MIN_LOOKS).max(MAX_STEP_OF_SHORT_AGE),
         };
-        Looks { step: least(LOOKS).min(longest), longest, done: 0, due: Nanos(0) }
+        Looks { step: least(LOOKS_PER_MIN_AGE).min(longest), longest, done: 0, due: Nanos(0) }
     }
 
     /// Time between two looks.
@@ -53,7 +53,7 @@ impl Looks {
             return false;
         }
         self.due = end + jittered(self.step);
-        if self.done >= STEPS && self.step < self.longest {
+        if self.done >= LOOKS_PER_DOUBLING && self.step < self.longest {
             (self.step, self.done) = ((self.step * 2).min(self.longest), 0);
         }
         self.done += 1;
@@ -86,14 +86,14 @@ pub(super) fn is_ripe(end: Nanos, now: Nanos) -> bool {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Pace {
+pub struct SnapshotSelector {
     looks: Vec<Looks>,
     waiting: VecDeque<Nanos>,
 }
 
-impl Pace {
+impl SnapshotSelector {
     pub(super) fn new(looks: Vec<Looks>) -> Self {
-        Pace { looks, waiting: VecDeque::new() }
+        SnapshotSelector { looks, waiting: VecDeque::new() }
     }
 
     /// Notes that the snapshot that ends at `end` is pushed. Snapshots that end before the returned time, and have

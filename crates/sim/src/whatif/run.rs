@@ -3,17 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Engine, Event, Quota, Scheme, SkipReason, mean_hz};
+use isotherm_core::scheme::{ActionEvent, Engine, Quota, Scheme, SkipReason, mean_hz};
 use isotherm_core::{
     Action, KNOWN_SHARE, MIN_RECORD_S, NO_AGES, Nanos, OpsError, PAGE_SIZE, PageAges, PageKind,
     Snapshot, TargetId, too_much_unknown,
 };
 
-use super::course::{Course, Moment};
+use super::course::{Course, CoursePart};
 use super::memory::Memory;
 use super::pace::{Looks, jittered};
 use super::samples::visible_share;
-use super::{Policy, Prices, Setting, SettingEffect, Surroundings, Tier, TierUse, WhatIfError};
+use super::{
+    DelayModel, Setting, SettingEffect, SettingPolicy, Surroundings, Tier, TierUse, WhatIfError,
+};
 
 /// Turns of the schemes between two looks, and the least time between two turns.
 const TURNS_PER_LOOK: u32 = 16;
@@ -46,19 +48,19 @@ struct Acting {
     uses_metrics: bool,
     /// the last snapshot, as it would have been, and the time of the last turn
     last: Option<(Snapshot, Nanos)>,
-    log: Vec<Event>,
+    log: Vec<ActionEvent>,
 }
 
 impl SettingRun {
     pub fn new(
         setting: Setting,
-        prices: Prices,
+        prices: DelayModel,
         surroundings: &Surroundings,
     ) -> Result<Self, WhatIfError> {
         let Setting { name, policy } = setting;
         let mut min_age = Duration::ZERO;
         let floor = match &policy {
-            Policy::Schemes(schemes) => {
+            SettingPolicy::Schemes(schemes) => {
                 let page_out = schemes.iter().filter(|s| s.action == Action::PageOut);
                 page_out.map(age_of).min().unwrap_or_default()
             }
@@ -66,11 +68,11 @@ impl SettingRun {
         };
         let memory = Memory::new(prices, floor);
         let doing = match policy {
-            Policy::Limit(bytes) => {
+            SettingPolicy::Limit(bytes) => {
                 Doing::Tiers { tiers: vec![Tier { bytes, latency: Duration::ZERO }], limit: true }
             }
-            Policy::Tiers(tiers) => Doing::Tiers { tiers, limit: false },
-            Policy::Schemes(schemes) => {
+            SettingPolicy::Tiers(tiers) => Doing::Tiers { tiers, limit: false },
+            SettingPolicy::Schemes(schemes) => {
                 min_age = schemes.iter().map(age_of).max().unwrap_or_default();
                 Doing::Schemes(Box::new(Acting::new(schemes, surroundings, &memory)?))
             }
@@ -142,7 +144,7 @@ impl SettingRun {
         let (memory, saved) = self.memory.bytes();
         let page = PAGE_SIZE as f64;
         let seconds = s.end.since(from).as_secs_f64();
-        self.course.push(Moment {
+        self.course.push(CoursePart {
             from: from.since(begin).as_secs_f64(),
             to: s.end.since(begin).as_secs_f64(),
             memory,
@@ -327,7 +329,7 @@ fn accesses(s: &Snapshot) -> f64 {
 }
 
 /// The use of each tier.
-fn uses(tiers: &[Tier], counted: &Moment) -> Vec<TierUse> {
+fn uses(tiers: &[Tier], counted: &CoursePart) -> Vec<TierUse> {
     let seconds = counted.seconds().max(1e-9);
     let of = |v: &[f64], i: usize| v.get(i).copied().unwrap_or(0.0) / seconds;
     let slow: f64 = (1..tiers.len()).map(|i| of(&counted.touched, i)).sum();

@@ -16,7 +16,7 @@ use isotherm_core::{
 use crate::random::{mix, unit};
 
 /// Resolution of ages, in s: younger pages have the same age.
-const MIN_AGE_S: f64 = 0.01;
+const AGE_RESOLUTION_S: f64 = 0.01;
 /// Of memory that was paged out some time ago, pages whose age is less than this share of the time are other
 /// pages: the program has freed the memory since.
 const REPLACED: f64 = 0.5;
@@ -99,10 +99,11 @@ impl Row {
 
     /// The bins, the oldest first: their ages in s, and their pages.
     fn bins(&self) -> impl Iterator<Item = ((f64, f64), f64)> + '_ {
-        let lowest = |i| AgeHistogram::lowest_ms(i).map(|ms| (ms as f64 / 1e3).max(MIN_AGE_S));
+        let lowest =
+            |i| AgeHistogram::lowest_ms(i).map(|ms| (ms as f64 / 1e3).max(AGE_RESOLUTION_S));
         let pages = |i: usize| f64::from(self.ages.idle.0[i]) + f64::from(self.ages.swapped.0[i]);
         let bin = move |i: usize| {
-            let from = lowest(i).unwrap_or(MIN_AGE_S);
+            let from = lowest(i).unwrap_or(AGE_RESOLUTION_S);
             ((from, lowest(i + 1).unwrap_or(from * 2.0)), pages(i))
         };
         (0..AGE_BINS).rev().map(bin).filter(|(_, pages)| *pages > 0.0)
@@ -341,32 +342,7 @@ impl Samples {
             return;
         }
         let first = self.all.len();
-        // The fewer pages are resident, the wider the grid. Samples of the next finer grid stay, so that they do
-        // not come and go when the share varies.
-        let sparse = (1.0 / visible).log2().ceil().clamp(0.0, 32.0) as u32;
-        let (step, fine) = (stride << sparse, stride << sparse.saturating_sub(1));
-        let (start, end) = (region.range.start / PAGE_SIZE, region.range.end / PAGE_SIZE);
-        let mut known = there.iter().filter(|s| s.page & (fine - 1) == 0).peekable();
-        let mut next = start.div_ceil(step).saturating_mul(step);
-        loop {
-            match known.peek() {
-                Some(s) if s.page <= next || next >= end => {
-                    next += if s.page == next { step } else { 0 };
-                    self.all.push(**s);
-                    known.next();
-                }
-                _ if next < end => {
-                    let sample = self.new_sample(next, region);
-                    self.all.push(sample);
-                    next = next.saturating_add(step);
-                }
-                _ => break,
-            }
-        }
-        if self.all.len() == first {
-            let lone = there.first().copied().unwrap_or_else(|| self.new_sample(start, region));
-            self.all.push(lone);
-        }
+        self.place(region, there, stride, visible);
         let mut from = region.range.start;
         let is_idle = is_idle(region);
         let since = self.now - region.age.as_secs_f64();
@@ -397,6 +373,37 @@ impl Samples {
                 }
             }
             from = end;
+        }
+    }
+
+    /// Adds the samples of a region, in order of address: those that are `there`, and new ones; at least one.
+    fn place(&mut self, region: &RegionView, there: &[Sample], stride: u64, visible: f64) {
+        let first = self.all.len();
+        // The fewer pages are resident, the wider the grid. Samples of the next finer grid stay, so that they do
+        // not come and go when the share varies.
+        let sparse = (1.0 / visible).log2().ceil().clamp(0.0, 32.0) as u32;
+        let (step, fine) = (stride << sparse, stride << sparse.saturating_sub(1));
+        let (start, end) = (region.range.start / PAGE_SIZE, region.range.end / PAGE_SIZE);
+        let mut known = there.iter().filter(|s| s.page & (fine - 1) == 0).peekable();
+        let mut next = start.div_ceil(step).saturating_mul(step);
+        loop {
+            match known.peek() {
+                Some(s) if s.page <= next || next >= end => {
+                    next += if s.page == next { step } else { 0 };
+                    self.all.push(**s);
+                    known.next();
+                }
+                _ if next < end => {
+                    let sample = self.new_sample(next, region);
+                    self.all.push(sample);
+                    next = next.saturating_add(step);
+                }
+                _ => break,
+            }
+        }
+        if self.all.len() == first {
+            let lone = there.first().copied().unwrap_or_else(|| self.new_sample(start, region));
+            self.all.push(lone);
         }
     }
 
@@ -459,7 +466,7 @@ impl Young {
             }
             left -= pages;
         }
-        MIN_AGE_S
+        AGE_RESOLUTION_S
     }
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use isotherm_core::PAGE_SIZE;
 
 use super::layout::room_for_islands;
-use super::{Access, Op, Order, Phase, Rate, Region, Workload, WorkloadError};
+use super::{Access, Op, Order, Phase, TouchRate, Workload, WorkloadError, WorkloadRegion};
 
-const MAX_REGIONS: usize = 256;
+const MAX_WORKLOAD_REGIONS: usize = 256;
 const MAX_PHASES: usize = 1000;
 const MAX_ISLANDS: u32 = 1000;
 const MAX_THREADS: u32 = 64;
@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 64 << 30;
 const MAX_RATE_HZ: f64 = 1e6;
 const MAX_EXPONENT: f64 = 10.0;
 pub(super) const MAX_NAME: usize = 64;
-const PHASE: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(3600)];
+const PHASE_TIME: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(3600)];
 /// Maximum length, both by its phases and repetitions and by `--duration`.
 pub(super) const MAX_LENGTH: Duration = Duration::from_secs(24 * 3600);
 /// Minimum time between two moves of a window, because each move ends an interval of the truth.
@@ -33,10 +33,10 @@ impl Workload {
     /// # Errors
     /// The first invalid part, and what would be valid.
     pub fn checked(self) -> Result<Self, WorkloadError> {
-        number("regions", self.regions.len(), MAX_REGIONS)?;
+        number("regions", self.regions.len(), MAX_WORKLOAD_REGIONS)?;
         number("phases", self.phases.len(), MAX_PHASES)?;
         names("region", self.regions.iter().map(|r| r.name.as_str()))?;
-        self.regions.iter().try_for_each(Region::check)?;
+        self.regions.iter().try_for_each(WorkloadRegion::check)?;
         self.check_bytes()?;
         if self.islands > MAX_ISLANDS || u64::from(self.islands) > room_for_islands(&self) {
             return Err(WorkloadError::Islands { islands: self.islands });
@@ -45,7 +45,7 @@ impl Workload {
         (0..self.regions.len()).try_for_each(|i| self.check_evenness(i))?;
         let total: Duration = self.phases.iter().map(|p| p.duration).sum();
         let length = total.checked_mul(self.repeat).unwrap_or(Duration::MAX);
-        time("length of all phases and repetitions", length, [PHASE[0], MAX_LENGTH])?;
+        time("length of all phases and repetitions", length, [PHASE_TIME[0], MAX_LENGTH])?;
         Ok(self)
     }
 
@@ -57,7 +57,7 @@ impl Workload {
 
     fn check_phase(&self, phase: &Phase) -> Checked {
         names("phase", std::iter::once(phase.name.as_str()))?;
-        time(&format!("duration of phase {}", phase.name), phase.duration, PHASE)?;
+        time(&format!("duration of phase {}", phase.name), phase.duration, PHASE_TIME)?;
         let mut seen = BTreeSet::new();
         for access in &phase.accesses {
             let (phase, region) = (phase.name.clone(), access.region.clone());
@@ -85,7 +85,7 @@ impl Workload {
     }
 }
 
-impl Region {
+impl WorkloadRegion {
     fn check(&self) -> Checked {
         if self.size == 0 {
             return Err(self.bad("size", self.size, "more than nothing"));
@@ -107,12 +107,12 @@ impl Region {
 }
 
 impl Access {
-    fn check(&self, region: &Region) -> Checked {
+    fn check(&self, region: &WorkloadRegion) -> Checked {
         let bad = |what, found, hint| {
             Err(WorkloadError::Value { what, region: region.name.clone(), found, hint })
         };
         match self.rate {
-            Rate::Hz(hz) if !(hz > 0.0 && hz <= MAX_RATE_HZ) => {
+            TouchRate::Hz(hz) if !(hz > 0.0 && hz <= MAX_RATE_HZ) => {
                 return bad(
                     "rate",
                     hz,
@@ -144,7 +144,7 @@ impl Access {
             Order::Moving { every, .. } => time(
                 &format!("time between moves in {}", region.name),
                 every,
-                [MIN_EVERY, PHASE[1]],
+                [MIN_EVERY, PHASE_TIME[1]],
             ),
             _ => Ok(()),
         }

@@ -19,7 +19,7 @@ const TAIL: u64 = 1024;
 
 /// All memory of a workload, from offset 0 on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub struct WorkloadLayout {
     /// consecutive parts without gaps; offsets in bytes, multiples of the page size
     pub parts: Vec<Part>,
 }
@@ -32,7 +32,7 @@ pub struct Part {
     /// the region that it belongs to
     pub of: Owner,
     /// kind of memory
-    pub memory: Memory,
+    pub memory: MemoryKind,
 }
 
 /// The accesses that touch a part.
@@ -49,7 +49,7 @@ pub enum Owner {
 
 /// The kind of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Memory {
+pub enum MemoryKind {
     /// base pages
     Base,
     /// huge pages where they fit
@@ -69,7 +69,7 @@ pub struct Field {
     stride: u64,
 }
 
-impl Layout {
+impl WorkloadLayout {
     /// The layout of a workload; the same for the same seed.
     #[must_use]
     pub fn new(workload: &Workload, seed: u64) -> Self {
@@ -77,9 +77,9 @@ impl Layout {
         for (i, region) in workload.regions.iter().enumerate() {
             draft.cold(region.gap / PAGE_SIZE);
             let memory = match (region.huge, region.shared) {
-                (true, _) => Memory::Huge,
-                (_, true) => Memory::Shared,
-                _ => Memory::Base,
+                (true, _) => MemoryKind::Huge,
+                (_, true) => MemoryKind::Shared,
+                _ => MemoryKind::Base,
             };
             let block = workload.accesses_of(i).find_map(|a| a.order.block());
             let block = block.unwrap_or(region.size) / PAGE_SIZE;
@@ -89,7 +89,7 @@ impl Layout {
         }
         draft.cold(TAIL);
         let cells = draft.chosen_cells(workload.islands);
-        Layout {
+        WorkloadLayout {
             parts: draft.parts.into_iter().flat_map(|p| with_islands(p, &cells, seed)).collect(),
         }
     }
@@ -108,8 +108,8 @@ impl Layout {
 
     /// Maximal stretches of the same kind of memory.
     #[must_use]
-    pub fn mappings(&self) -> Vec<(AddrRange, Memory)> {
-        let mut out: Vec<(AddrRange, Memory)> = Vec::new();
+    pub fn mappings(&self) -> Vec<(AddrRange, MemoryKind)> {
+        let mut out: Vec<(AddrRange, MemoryKind)> = Vec::new();
         for part in &self.parts {
             match out.last_mut() {
                 Some((range, memory)) if *memory == part.memory => range.end = part.range.end,
@@ -191,7 +191,7 @@ struct Draft {
 }
 
 impl Draft {
-    fn push(&mut self, pages: u64, of: Owner, memory: Memory) {
+    fn push(&mut self, pages: u64, of: Owner, memory: MemoryKind) {
         let range = AddrRange::new(self.end * PAGE_SIZE, (self.end + pages) * PAGE_SIZE);
         self.parts.push(Part { range, of, memory });
         self.end += pages;
@@ -201,7 +201,7 @@ impl Draft {
     fn cold(&mut self, pages: u64) {
         let jitter = 1 + below(mix(self.seed, self.parts.len() as u64), JITTER - 1);
         let even = (self.end + pages + jitter).is_multiple_of(2);
-        self.push(pages + jitter + u64::from(even), Owner::Cold, Memory::Base);
+        self.push(pages + jitter + u64::from(even), Owner::Cold, MemoryKind::Base);
     }
 
     /// The first pages of the cells that get an island.

@@ -1,7 +1,7 @@
 //! Workloads: memory that is touched in a known way, on the real machine or the simulated one.
 //!
 //! A [`Workload`] is read from TOML (`docs/abi/testing/workload.md` describes it), or is one of [`NAMED`].
-//! With a seed it has a [`Layout`]. A [`Schedule`] has the times of its phases. The program runs it on real
+//! With a seed it has a [`WorkloadLayout`]. A [`Schedule`] has the times of its phases. The program runs it on real
 //! memory with [`Walk`]s, and [`play`] runs it on a simulated machine. The result of both is a
 //! [`crate::GroundTruth`].
 
@@ -20,7 +20,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use error::WorkloadError;
-pub use layout::{Field, Layout, Memory, Owner, Part};
+pub use layout::{Field, MemoryKind, Owner, Part, WorkloadLayout};
 pub use named::{NAMED, Named};
 pub use play::{MonitorRun, PlayError, play};
 pub use schedule::{Schedule, Slot};
@@ -30,9 +30,9 @@ pub use walk::Walk;
 pub const ISLAND_SIZE: u64 = 64 << 10;
 /// Touches per second of each page of an island, in random order.
 pub const ISLAND_HZ: f64 = 100.0;
-/// The rate that replaces [`Rate::Max`] where accesses take no time, in Hz: more than any look can
+/// The rate that replaces [`TouchRate::Max`] where accesses take no time, in Hz: more than any look can
 /// distinguish.
-pub const MAX_HZ: f64 = 1000.0;
+pub const MAX_TOUCH_HZ: f64 = 1000.0;
 
 /// Memory, and its accesses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub struct Workload {
     pub islands: u32,
     /// in ascending order of their addresses
     #[serde(rename = "region")]
-    pub regions: Vec<Region>,
+    pub regions: Vec<WorkloadRegion>,
     /// in order of time
     #[serde(rename = "phase")]
     pub phases: Vec<Phase>,
@@ -57,7 +57,7 @@ pub struct Workload {
 /// A stretch of memory with one kind of access at a time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Region {
+pub struct WorkloadRegion {
     /// unique name
     pub name: String,
     /// size in bytes
@@ -95,7 +95,7 @@ pub struct Access {
     /// name of the region
     pub region: String,
     /// mean touches per second of the pages that are touched
-    pub rate: Rate,
+    pub rate: TouchRate,
     /// order of the pages
     #[serde(default)]
     pub order: Order,
@@ -109,7 +109,7 @@ pub struct Access {
 
 /// Touches of a page per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Rate {
+pub enum TouchRate {
     /// this number
     Hz(f64),
     /// without pause
@@ -201,13 +201,13 @@ impl Workload {
     }
 }
 
-impl Rate {
-    /// The rate in Hz, with [`MAX_HZ`] for [`Rate::Max`].
+impl TouchRate {
+    /// The rate in Hz, with [`MAX_TOUCH_HZ`] for [`TouchRate::Max`].
     #[must_use]
     pub fn hz(self) -> f64 {
         match self {
-            Rate::Hz(hz) => hz,
-            Rate::Max => MAX_HZ,
+            TouchRate::Hz(hz) => hz,
+            TouchRate::Max => MAX_TOUCH_HZ,
         }
     }
 }

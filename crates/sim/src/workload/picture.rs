@@ -6,11 +6,12 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{
-    Access, Op, Order, Phase, Rate, Region, Workload, WorkloadError, four_mib, once, sixteen, words,
+    Access, Op, Order, Phase, TouchRate, Workload, WorkloadError, WorkloadRegion, four_mib, once,
+    sixteen, words,
 };
 
 /// An area that is not touched.
-const REST: [char; 2] = ['.', ' '];
+const REST_CHARS: [char; 2] = ['.', ' '];
 
 /// The file of a workload that has a picture instead of regions and phases.
 #[derive(Debug, Deserialize)]
@@ -29,8 +30,8 @@ pub(super) struct PictureFile {
 struct Picture {
     /// from the highest address to the lowest, as in a heat map
     rows: Vec<String>,
-    /// the rate of each character in the rows other than [`REST`]
-    rates: BTreeMap<char, Rate>,
+    /// the rate of each character in the rows other than [`REST_CHARS`]
+    rates: BTreeMap<char, TouchRate>,
     /// bytes of an area
     #[serde(with = "words::size")]
     size: u64,
@@ -60,8 +61,8 @@ impl TryFrom<PictureFile> for Workload {
             let mut accesses = Vec::new();
             for (row, cells) in rows.iter().enumerate() {
                 // A row may end early.
-                let cell = cells.get(column).copied().unwrap_or(REST[0]);
-                if !REST.contains(&cell) {
+                let cell = cells.get(column).copied().unwrap_or(REST_CHARS[0]);
+                if !REST_CHARS.contains(&cell) {
                     accesses.push(picture.access(row, column, cell)?);
                 }
             }
@@ -74,8 +75,14 @@ impl TryFrom<PictureFile> for Workload {
 }
 
 impl Picture {
-    fn region(&self, row: usize) -> Region {
-        Region { name: name(row), size: self.size, gap: self.gap, huge: false, shared: false }
+    fn region(&self, row: usize) -> WorkloadRegion {
+        WorkloadRegion {
+            name: name(row),
+            size: self.size,
+            gap: self.gap,
+            huge: false,
+            shared: false,
+        }
     }
 
     fn access(&self, row: usize, column: usize, cell: char) -> Result<Access, WorkloadError> {

@@ -7,14 +7,14 @@ use isotherm_core::{
     AddrRange, Attrs, AttrsError, Nanos, OpsError, Snapshot, TargetId, Unknown, watch,
 };
 
-use super::layout::{Layout, Memory, Owner};
+use super::layout::{MemoryKind, Owner, WorkloadLayout};
 use super::schedule::{Schedule, Slot};
 use super::walk::{region_key, zipf_shares};
 use super::{Access, ISLAND_HZ, Order, Workload};
 use crate::ground_truth::{GroundTruth, MachineKind, Stretch, TRUTH_VERSION};
 use crate::machine::{Machine, SimError};
 use crate::ops::Ops;
-use crate::pattern::Pattern;
+use crate::pattern::TouchPattern;
 use crate::run::run;
 use crate::truth::idle_ns;
 
@@ -57,7 +57,7 @@ pub fn play(
     seed: u64,
     attrs: Attrs,
 ) -> Result<MonitorRun, PlayError> {
-    let layout = Layout::new(workload, seed);
+    let layout = WorkloadLayout::new(workload, seed);
     let stretches = layout.stretches(workload, BASE);
     let (ops, target) = lay(&layout, seed)?;
     let mut monitor = watch(ops.clone(), attrs, &[target], seed)?;
@@ -101,20 +101,20 @@ fn spans(slot: &Slot) -> impl Iterator<Item = (Duration, Duration)> + '_ {
 }
 
 /// A machine with the memory of a layout. At first only the islands are touched.
-fn lay(layout: &Layout, seed: u64) -> Result<(Ops, TargetId), SimError> {
+fn lay(layout: &WorkloadLayout, seed: u64) -> Result<(Ops, TargetId), SimError> {
     let mut machine = Machine::new(seed);
     let target = machine.spawn();
     for (range, memory) in layout.mappings() {
         let range = shifted(range);
-        let mapped = crate::Memory::anonymous();
-        let mapped = if memory == Memory::Huge { mapped.huge() } else { mapped };
+        let mapped = crate::MappingSpec::anonymous();
+        let mapped = if memory == MemoryKind::Huge { mapped.huge() } else { mapped };
         machine.map(target, range, mapped)?;
-        if memory == Memory::Shared {
+        if memory == MemoryKind::Shared {
             machine.set_unknown(target, range, Some(Unknown::Shared))?;
         }
     }
     for island in layout.parts.iter().filter(|p| p.of == Owner::Island) {
-        machine.touch(target, shifted(island.range), Pattern::Poisson { hz: ISLAND_HZ })?;
+        machine.touch(target, shifted(island.range), TouchPattern::Poisson { hz: ISLAND_HZ })?;
     }
     Ok((Ops::new(machine), target))
 }
@@ -123,7 +123,7 @@ fn shifted(range: AddrRange) -> AddrRange {
     AddrRange::new(BASE + range.start, BASE + range.end)
 }
 
-fn range_of(workload: &Workload, access: &Access, layout: &Layout) -> AddrRange {
+fn range_of(workload: &Workload, access: &Access, layout: &WorkloadLayout) -> AddrRange {
     let region = workload.region_index(&access.region).unwrap_or(0);
     shifted(layout.range(Owner::Region(region)))
 }
@@ -133,7 +133,7 @@ fn touch(
     target: TargetId,
     workload: &Workload,
     access: &Access,
-    layout: &Layout,
+    layout: &WorkloadLayout,
     seed: u64,
 ) -> Result<(), SimError> {
     let range = range_of(workload, access, layout);
@@ -142,24 +142,24 @@ fn touch(
 }
 
 /// The pattern of an access to `bytes` of memory.
-fn pattern(access: &Access, bytes: u64, key: u64) -> Pattern {
+fn pattern(access: &Access, bytes: u64, key: u64) -> TouchPattern {
     let hz = access.rate.hz();
-    let sweep = || Pattern::Sweep { every: Duration::from_secs_f64(1.0 / hz) };
+    let sweep = || TouchPattern::Sweep { every: Duration::from_secs_f64(1.0 / hz) };
     match access.order {
-        Order::Random => Pattern::Poisson { hz },
+        Order::Random => TouchPattern::Poisson { hz },
         Order::Sequential => sweep(),
-        Order::Strided { stride } => Pattern::Sparse { nth: stride, of: Box::new(sweep()) },
+        Order::Strided { stride } => TouchPattern::Sparse { nth: stride, of: Box::new(sweep()) },
         Order::Zipf { exponent, block } => {
             let blocks = usize::try_from(bytes / block.max(1)).unwrap_or(usize::MAX);
             let shares = zipf_shares(blocks, exponent, key).into_iter();
-            Pattern::Blocks { block, hz: shares.map(|s| s * blocks as f64 * hz).collect() }
+            TouchPattern::Blocks { block, hz: shares.map(|s| s * blocks as f64 * hz).collect() }
         }
         // As on the real machine, all touches of the region are in the window.
-        Order::Moving { window, every } => Pattern::Moving { window, every, hz },
+        Order::Moving { window, every } => TouchPattern::Moving { window, every, hz },
     }
 }
 
-impl Layout {
+impl WorkloadLayout {
     /// Its parts as stretches of the truth, with offset 0 at `base`.
     #[must_use]
     pub fn stretches(&self, workload: &Workload, base: u64) -> Vec<Stretch> {
@@ -173,7 +173,7 @@ impl Layout {
                 }
             };
             let (start, end) = (base + part.range.start, base + part.range.end);
-            let huge = part.memory == Memory::Huge;
+            let huge = part.memory == MemoryKind::Huge;
             Stretch { start, end, name: name.to_owned(), stride, huge }
         };
         self.parts.iter().map(stretch).collect()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::check::{MAX_COUNTS, MAX_LENGTH, time};
-use super::{Layout, Order, Workload, WorkloadError};
+use super::{Order, Workload, WorkloadError, WorkloadLayout};
 
 /// Maximum length of an interval of the truth.
 const MAX_TRUTH_INTERVAL: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ impl Schedule {
     /// If the truth would be too long.
     pub fn new(
         workload: &Workload,
-        layout: &Layout,
+        layout: &WorkloadLayout,
         duration: Option<Duration>,
     ) -> Result<Self, WorkloadError> {
         let length = duration.unwrap_or(workload.length());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Access, Field, Layout, Order, Owner, Workload};
+use super::{Access, Field, Order, Owner, Workload, WorkloadLayout};
 use crate::random::{below, mix, unit};
 
 /// The endless sequence of touches of one thread.
@@ -34,7 +34,7 @@ impl Walk {
     #[must_use]
     pub fn of(
         workload: &Workload,
-        layout: &Layout,
+        layout: &WorkloadLayout,
         access: &Access,
         thread: u32,
         seed: u64,
@@ -46,7 +46,7 @@ impl Walk {
 
     /// The walk over the islands.
     #[must_use]
-    pub fn of_islands(layout: &Layout, seed: u64) -> Walk {
+    pub fn of_islands(layout: &WorkloadLayout, seed: u64) -> Walk {
         Walk::new(layout.field(Owner::Island, 1), Order::Random, (0, 1), mix(seed, 2))
     }
 

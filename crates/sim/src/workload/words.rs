@@ -6,7 +6,7 @@ use isotherm_core::units;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::Rate;
+use super::TouchRate;
 
 /// A value that is parsed from a text and printed as one.
 macro_rules! as_text {
@@ -28,16 +28,16 @@ macro_rules! as_text {
 as_text!(size, u64, units::size, units::size_text);
 as_text!(duration, std::time::Duration, units::duration, humantime::format_duration);
 
-impl Serialize for Rate {
+impl Serialize for TouchRate {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         match self {
-            Rate::Hz(hz) => s.serialize_f64(*hz),
-            Rate::Max => s.serialize_str("max"),
+            TouchRate::Hz(hz) => s.serialize_f64(*hz),
+            TouchRate::Max => s.serialize_str("max"),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Rate {
+impl<'de> Deserialize<'de> for TouchRate {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         d.deserialize_any(RateVisitor)
     }
@@ -46,23 +46,23 @@ impl<'de> Deserialize<'de> for Rate {
 struct RateVisitor;
 
 impl Visitor<'_> for RateVisitor {
-    type Value = Rate;
+    type Value = TouchRate;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("touches of a page a second, as 0.5 or 100, or \"max\"")
     }
 
-    fn visit_f64<E: Error>(self, hz: f64) -> Result<Rate, E> {
-        Ok(Rate::Hz(hz))
+    fn visit_f64<E: Error>(self, hz: f64) -> Result<TouchRate, E> {
+        Ok(TouchRate::Hz(hz))
     }
 
-    fn visit_i64<E: Error>(self, hz: i64) -> Result<Rate, E> {
-        Ok(Rate::Hz(hz as f64))
+    fn visit_i64<E: Error>(self, hz: i64) -> Result<TouchRate, E> {
+        Ok(TouchRate::Hz(hz as f64))
     }
 
-    fn visit_str<E: Error>(self, word: &str) -> Result<Rate, E> {
+    fn visit_str<E: Error>(self, word: &str) -> Result<TouchRate, E> {
         if word == "max" {
-            Ok(Rate::Max)
+            Ok(TouchRate::Max)
         } else {
             Err(E::invalid_value(serde::de::Unexpected::Str(word), &self))
         }

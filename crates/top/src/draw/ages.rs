@@ -10,7 +10,7 @@ use super::text::{age, size};
 use crate::app::App;
 
 /// Lower ends of the rows, in seconds.
-const AGES: [u64; 8] = [0, 1, 5, 10, 30, 60, 300, 1800];
+const AGE_ROWS_S: [u64; 8] = [0, 1, 5, 10, 30, 60, 300, 1800];
 
 /// Draws a bar for each span of ages, of memory that is resident or in swap.
 pub fn draw(frame: &mut Frame<'_>, app: &App, target: TargetId, area: Rect) {
@@ -26,15 +26,15 @@ pub fn draw(frame: &mut Frame<'_>, app: &App, target: TargetId, area: Rect) {
             * PAGE_SIZE as f64
     };
     // The oldest rows are joined if there is no room for all.
-    let rows = AGES.len().min(usize::from(area.height).saturating_sub(1));
+    let rows = AGE_ROWS_S.len().min(usize::from(area.height).saturating_sub(1));
     let bytes = |i: usize| {
-        let next = if i + 1 < rows { at_least(AGES[i + 1]) } else { 0.0 };
-        (at_least(AGES[i]) - next).max(0.0)
+        let next = if i + 1 < rows { at_least(AGE_ROWS_S[i + 1]) } else { 0.0 };
+        (at_least(AGE_ROWS_S[i]) - next).max(0.0)
     };
     let all: Vec<f64> = (0..rows).map(bytes).collect();
     let most = all.iter().fold(1.0, |a: f64, b| a.max(*b));
     let width = usize::from(area.width).saturating_sub(17) as f64;
-    for (from, bytes) in AGES.iter().zip(all) {
+    for (from, bytes) in AGE_ROWS_S.iter().zip(all) {
         let bar = "#".repeat((bytes / most * width).round() as usize);
         let from = age(std::time::Duration::from_secs(*from));
         lines.push(Line::raw(format!(" from {from:<5} {:>5} {bar}", size(bytes as u64))));

@@ -13,7 +13,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-use crate::app::{App, Mode, Page};
+use crate::app::{App, KeyMode, ViewPage};
 pub use text::printable;
 use text::size;
 
@@ -34,12 +34,12 @@ pub fn draw(frame: &mut Frame<'_>, app: &App) {
             .areas(area);
     draw_head(frame, app, head);
     match (&app.mode, &app.page) {
-        (Mode::Help, _) => help::draw(frame, body),
+        (KeyMode::Help, _) => help::draw(frame, body),
         _ if app.moment().is_none() => {
             frame.render_widget(Line::raw("Waiting for the first snapshot ..."), body);
         }
-        (_, Page::Table) => table::draw(frame, app, body),
-        (_, Page::Process(id)) => process::draw(frame, app, *id, body),
+        (_, ViewPage::Table) => table::draw(frame, app, body),
+        (_, ViewPage::Process(id)) => process::draw(frame, app, *id, body),
     }
     draw_foot(frame, app, foot);
 }
@@ -89,15 +89,19 @@ fn draw_head(frame: &mut Frame<'_>, app: &App, area: Rect) {
 
 fn draw_foot(frame: &mut Frame<'_>, app: &App, area: Rect) {
     let line = match &app.mode {
-        Mode::Filter(text) => {
+        KeyMode::Filter(text) => {
             format!("filter: {}_  (Enter keeps it, Esc shows all)", printable(text))
         }
-        Mode::Save(text) => format!("save to: {}_  (Enter saves, Esc cancels)", printable(text)),
+        KeyMode::Save(text) => format!("save to: {}_  (Enter saves, Esc cancels)", printable(text)),
         _ if !app.message.is_empty() => printable(&app.message),
-        Mode::Help => "any key closes the help".to_owned(),
-        Mode::Normal => match app.page {
-            Page::Table => "? help  Enter open  Tab groups  s sort  / filter  space pause  q quit",
-            Page::Process(_) => "? help  Enter zoom  Esc back  space pause  m mark  w save  q quit",
+        KeyMode::Help => "any key closes the help".to_owned(),
+        KeyMode::Normal => match app.page {
+            ViewPage::Table => {
+                "? help  Enter open  Tab groups  s sort  / filter  space pause  q quit"
+            }
+            ViewPage::Process(_) => {
+                "? help  Enter zoom  Esc back  space pause  m mark  w save  q quit"
+            }
         }
         .to_owned(),
     };

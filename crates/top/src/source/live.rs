@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use isotherm::control::{Answer, Request};
+use isotherm::control::{Request, Response};
 use isotherm::follow::{Follower, Selection};
 use isotherm::record::{facts, sweep};
-use isotherm::session::{End, Job, JobContext, Session, SessionError, Silent};
+use isotherm::session::{Job, JobContext, Session, SessionEnd, SessionError, Silent};
 use isotherm::stop::Stop;
 use isotherm::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use isotherm_core::{Attribution, Snapshot};
@@ -55,9 +55,9 @@ pub fn watch(o: &LiveOptions, to: &mut NewsSender) -> Result<String> {
     let end = session.run(&mut job, &stop);
     session.stop()?;
     Ok(match end? {
-        End::TargetsGone => "all processes have ended".to_owned(),
-        End::Stopped(why) => why,
-        End::Full => String::new(),
+        SessionEnd::TargetsGone => "all processes have ended".to_owned(),
+        SessionEnd::Stopped(why) => why,
+        SessionEnd::Full => String::new(),
     })
 }
 
@@ -86,17 +86,21 @@ impl Job for TopJob<'_> {
         &mut self,
         _: &mut JobContext<'_>,
         s: &Arc<Snapshot>,
-    ) -> Result<ControlFlow<End>, SessionError> {
+    ) -> Result<ControlFlow<SessionEnd>, SessionError> {
         if let Some(news) = self.pressures.read() {
             self.to.pressure(news);
         }
         Ok(match self.to.offer(Event::Snapshot(Arc::clone(s))) {
             true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(End::Stopped(String::new())),
+            false => ControlFlow::Break(SessionEnd::Stopped(String::new())),
         })
     }
 
-    fn request(&mut self, _: &mut JobContext<'_>, _: Request) -> Result<Answer<()>, SessionError> {
+    fn request(
+        &mut self,
+        _: &mut JobContext<'_>,
+        _: Request,
+    ) -> Result<Response<()>, SessionError> {
         Err(SessionError::NoRequests)
     }
 }

@@ -58,7 +58,7 @@ impl Weighed for SourceEvent {
 
 /// The source to show.
 #[non_exhaustive]
-pub enum Source {
+pub enum ViewSource {
     /// processes that are watched now
     Live(LiveOptions),
     /// a running service
@@ -67,7 +67,7 @@ pub enum Source {
     Replay(ReplayOptions),
 }
 
-impl Source {
+impl ViewSource {
     /// Starts it in a thread of its own.
     ///
     /// # Errors
@@ -79,9 +79,9 @@ impl Source {
         let work = move || {
             let mut to = NewsSender { events, over };
             let ended = match self {
-                Source::Live(o) => live::watch(&o, &mut to),
-                Source::Service(o) => service::follow(&o, &mut to),
-                Source::Replay(o) => replay::play(&o, &mut to),
+                ViewSource::Live(o) => live::watch(&o, &mut to),
+                ViewSource::Service(o) => service::follow(&o, &mut to),
+                ViewSource::Replay(o) => replay::play(&o, &mut to),
             };
             let _ = to.events.send(SourceEvent::Ended(ended));
         };

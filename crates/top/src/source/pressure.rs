@@ -10,7 +10,7 @@ use isotherm_core::Attribution;
 use isotherm_linux::cgroup::{Cgroup, machine_pressure};
 
 /// Time between two readings: averages over 10 s change slowly.
-const EVERY: Duration = Duration::from_secs(2);
+const READ_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of groups that are read.
 const MAX_GROUPS: usize = 256;
 
@@ -37,7 +37,7 @@ impl Pressures {
         if self.next.is_some_and(|next| now < next) {
             return None;
         }
-        self.next = Some(now + EVERY);
+        self.next = Some(now + READ_INTERVAL);
         let root = Path::new(ROOT);
         let mut all = BTreeMap::new();
         if let Some(p) = machine_pressure(root) {

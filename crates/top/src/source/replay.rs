@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
     use crate::scene;
-    use crate::source::{Source, SourceEvent};
+    use crate::source::{SourceEvent, ViewSource};
 
     #[test]
     fn each_snapshot_is_due_at_its_time_by_the_speed() {
@@ -99,7 +99,7 @@ mod tests {
         }
         writer.finish(FileEndReason::Stopped, "").unwrap();
         let start = Instant::now();
-        let played = Source::Replay(ReplayOptions { path, speed: 4.0, skip_damaged: false });
+        let played = ViewSource::Replay(ReplayOptions { path, speed: 4.0, skip_damaged: false });
         let (mut feed, mut times) = (played.start().unwrap(), Vec::new());
         let stop = isotherm::stop::Stop::never();
         while let Some(news) = feed.next(&stop) {

@@ -11,7 +11,7 @@ use super::pressure::Pressures;
 use super::{NewsSender, SourceEvent};
 
 /// Time between two requests, if snapshots come more often.
-const EVERY: Duration = Duration::from_secs(1);
+const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Which service.
 pub struct ServiceOptions {
@@ -55,7 +55,7 @@ pub fn follow(o: &ServiceOptions, to: &mut NewsSender) -> Result<String> {
         if let Some(groups) = pressures.read() {
             to.pressure(groups);
         }
-        if !to.wait(EVERY) {
+        if !to.wait(REQUEST_INTERVAL) {
             return Ok(String::new());
         }
     }
@@ -67,7 +67,7 @@ mod fake_service;
 
 #[cfg(test)]
 mod tests {
-    use isotherm::control::Answer;
+    use isotherm::control::Response;
     use isotherm::session::History;
     use isotherm::stop::Stop;
     use isotherm_core::{Nanos, TargetId};
@@ -78,7 +78,7 @@ mod tests {
     use super::fake_service::serve;
     use super::*;
     use crate::scene;
-    use crate::source::Source;
+    use crate::source::ViewSource;
 
     fn history(snapshots: u64, command: &str) -> History {
         let fact = TargetInfo { id: TargetId(0), pid: Some(7), command: command.to_owned() };
@@ -107,16 +107,16 @@ mod tests {
             asked += usize::from(matches!(request, Request::Status));
             let (history, started) = if asked > 1 { (&other, 2) } else { (&first, 1) };
             match request {
-                Request::Status => Answer::status(json!({ "started_ns": started })),
+                Request::Status => Response::status(json!({ "started_ns": started })),
                 Request::Snapshot { from: Some(from), .. } => {
-                    Answer::snapshot(history.since(Nanos(from)).unwrap())
+                    Response::snapshot(history.since(Nanos(from)).unwrap())
                 }
-                Request::Snapshot { after, .. } => Answer::snapshot(history.last(after).unwrap()),
-                _ => Answer::done(),
+                Request::Snapshot { after, .. } => Response::snapshot(history.last(after).unwrap()),
+                _ => Response::done(),
             }
         };
         serve(&socket, answer).unwrap();
-        let follow = Source::Service(ServiceOptions { control: Some(socket) });
+        let follow = ViewSource::Service(ServiceOptions { control: Some(socket) });
         let mut feed = follow.start().unwrap();
         let stop = Stop::never().at(Some(sys::monotonic() + Duration::from_secs(300)));
         let mut seen = Vec::new();

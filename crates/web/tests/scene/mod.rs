@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, AgeHistogram, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, PageAges,
-    Pages, Rate, RateSupport, RegionView, Snapshot, TargetId, TargetView, Thresholds,
+    AddrRange, AgeHistogram, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, PageAges, Rate,
+    RateSupport, RegionView, Snapshot, TargetId, TargetView, Thresholds, UnknownPages,
 };
 use isotherm_record::{
     Event, FileEndReason, Limits as RecordLimits, RecordingHeader, TargetInfo, Writer,
 };
 use isotherm_view::Index;
-use isotherm_view::index::Limits;
+use isotherm_view::index::IndexLimits;
 use isotherm_view::pyramid::Retention;
-use isotherm_web::{ListenOptions, Server, Source, SourceKind, load_record};
+use isotherm_web::{ListenOptions, PageSource, Server, SourceKind, load_record};
 use tokio::sync::watch;
 
 pub const MIB: u64 = 1 << 20;
@@ -26,13 +26,13 @@ pub const EVERY: Duration = Duration::from_millis(250);
 
 pub struct Scene {
     pub server: Server,
-    pub source: Arc<Source>,
+    pub source: Arc<PageSource>,
     changes: watch::Sender<u64>,
     seq: u64,
 }
 
-pub fn limits() -> Limits {
-    Limits {
+pub fn limits() -> IndexLimits {
+    IndexLimits {
         retention: Retention::Newest,
         memory: 8 << 20,
         ring: 64 << 20,
@@ -49,7 +49,7 @@ impl Scene {
     /// A server that shows `names`, of which nothing is known yet.
     pub fn new(names: &[&str]) -> Self {
         let source =
-            Arc::new(Source::new(SourceKind::Live, "live".into(), None, Index::new(limits())));
+            Arc::new(PageSource::new(SourceKind::Live, "live".into(), None, Index::new(limits())));
         let (changes, changed) = watch::channel(0);
         let server = Server::start(&listen(), vec![Arc::clone(&source)], changed).unwrap();
         let mut scene = Scene { server, source, changes, seq: 0 };
@@ -180,9 +180,9 @@ pub fn write_log(path: &Path) {
 /// A server of records.
 pub struct Records {
     pub server: Server,
-    sources: Vec<Arc<Source>>,
+    sources: Vec<Arc<PageSource>>,
     changes: watch::Sender<u64>,
-    limits: Limits,
+    limits: IndexLimits,
     /// logs of services
     pub logs: Vec<PathBuf>,
 }
@@ -190,11 +190,11 @@ pub struct Records {
 impl Records {
     /// The page of records that have not been read yet; of the heat of each, `memory` bytes are kept.
     pub fn of(paths: &[&Path], memory: usize) -> Self {
-        let limits = Limits { retention: Retention::Evenly, memory, ring: 0, ..limits() };
+        let limits = IndexLimits { retention: Retention::Evenly, memory, ring: 0, ..limits() };
         let source = |path: &&Path| {
             let record = Some((path.to_path_buf(), false));
             let name = path.display().to_string();
-            Arc::new(Source::new(SourceKind::Record, name, record, Index::new(limits)))
+            Arc::new(PageSource::new(SourceKind::Record, name, record, Index::new(limits)))
         };
         let sources: Vec<_> = paths.iter().map(source).collect();
         let (changes, changed) = watch::channel(0);
@@ -294,7 +294,7 @@ fn region(start: u64, end: u64, hz: f32) -> RegionView {
         rate: Rate { hz, low: hz * 0.8, high: if hz > 0.0 { hz * 1.2 } else { 3.0 } },
         touched_bp: if hz > 0.0 { 10_000 } else { 0 },
         resident_bp: 10_000,
-        unknown_bp: Pages::default(),
+        unknown_bp: UnknownPages::default(),
         support: Some(RateSupport::MEASURED),
     }
 }

@@ -7,12 +7,13 @@ use std::process::Command;
 use std::sync::Arc;
 
 use isotherm_view::Index;
-use isotherm_web::{ListenOptions, Server, ServerError, Source, SourceKind};
+use isotherm_web::{ListenOptions, PageSource, Server, ServerError, SourceKind};
 
 use crate::scene::{limits, listen};
 
 fn start(options: &ListenOptions) -> Result<Server, ServerError> {
-    let source = Arc::new(Source::new(SourceKind::Live, "live".into(), None, Index::new(limits())));
+    let source =
+        Arc::new(PageSource::new(SourceKind::Live, "live".into(), None, Index::new(limits())));
     Server::start(options, vec![source], tokio::sync::watch::channel(0).1)
 }
 

@@ -4,7 +4,7 @@ use anyhow::Result;
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::super::counting::Count;
+use super::super::counting::TouchCount;
 use super::{fitting, random};
 
 type Vector = [f32; 3];
@@ -36,7 +36,7 @@ const STRIDE: usize = 256;
 
 /// A simulation of bodies that attract each other: a tree is built at random, all bodies go through its upper part, and
 /// then they move.
-pub fn n_body(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn n_body(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     let n = fitting(bytes, 0.55, size_of::<Body>());
     let mut random = random(bytes);
     let body = |random: &mut Xoshiro256PlusPlus| Body {
@@ -83,7 +83,7 @@ fn eighth(place: Vector, corner: Vector, half: f32) -> (usize, Vector) {
     (part, corner)
 }
 
-fn build(cubes: &mut Vec<Cube>, bodies: &[Body], progress: &mut Count) -> Result<()> {
+fn build(cubes: &mut Vec<Cube>, bodies: &[Body], progress: &mut TouchCount) -> Result<()> {
     cubes.clear();
     cubes.push(Cube::default());
     for at in 0..bodies.len() {
@@ -171,7 +171,7 @@ const WIDTH: usize = 512;
 const PACE: f32 = 0.25;
 
 /// Pictures of a field of spheres, ray by ray, from a camera that flies through it. What it does not see is idle.
-pub fn rays(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn rays(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     let mut random = random(bytes);
     let field = Field::new(fitting(bytes, 1.0, size_of::<Cell>()), &mut random);
     progress.add(0)?;
@@ -272,7 +272,7 @@ mod tests {
     fn the_tree_pulls_as_all_bodies_do() {
         let bodies = bodies(500);
         let mut cubes = Vec::new();
-        build(&mut cubes, &bodies, &mut Count::to(tempfile::tempfile().unwrap())).unwrap();
+        build(&mut cubes, &bodies, &mut TouchCount::to(tempfile::tempfile().unwrap())).unwrap();
         assert!((cubes[0].mass - 500.0).abs() < 0.1, "{}", cubes[0].mass);
         let size = |v: Vector| v.iter().map(|x| x * x).sum::<f32>().sqrt();
         let errors = (0..bodies.len()).map(|of| {
@@ -294,7 +294,7 @@ mod tests {
     fn bodies_at_one_place_end_the_tree() {
         let same = vec![Body { place: [0.3; 3], mass: 1.0, ..Body::default() }; 5];
         let mut cubes = Vec::new();
-        build(&mut cubes, &same, &mut Count::to(tempfile::tempfile().unwrap())).unwrap();
+        build(&mut cubes, &same, &mut TouchCount::to(tempfile::tempfile().unwrap())).unwrap();
         assert!(cubes.len() <= DEPTH as usize + 1, "{}", cubes.len());
     }
 

@@ -4,14 +4,14 @@
 use anyhow::Result;
 use rand_core::Rng;
 
-use super::super::counting::Count;
-use super::{BATCH, RANDOM_BITS, fitting, random};
+use super::super::counting::TouchCount;
+use super::{BATCH_WORDS, RANDOM_BITS, fitting, random};
 
 /// Bits of a digit.
 const DIGIT: u32 = 11;
 
 /// A radix sort: each pass reads one half of the memory in order, and writes the other half at 2048 places.
-pub fn radix(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn radix(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     let n = fitting(bytes, 0.5, size_of::<u64>());
     let mut random = random(bytes);
     let (mut from, mut to) = (vec![0; n], vec![0; n]);
@@ -29,10 +29,10 @@ pub fn radix(bytes: u64, progress: &mut Count) -> Result<()> {
 }
 
 /// Sorts by one digit. Numbers with the same digit keep their order.
-fn by_digit(from: &[u64], digit: u32, to: &mut [u64], progress: &mut Count) -> Result<()> {
+fn by_digit(from: &[u64], digit: u32, to: &mut [u64], progress: &mut TouchCount) -> Result<()> {
     let of = |key: u64| (key >> (digit * DIGIT)) as usize & ((1 << DIGIT) - 1);
     let mut places = vec![0; 1 << DIGIT];
-    for batch in from.chunks(BATCH) {
+    for batch in from.chunks(BATCH_WORDS) {
         batch.iter().for_each(|key| places[of(*key)] += 1);
         progress.add(batch.len() as u64 / 2)?;
     }
@@ -40,7 +40,7 @@ fn by_digit(from: &[u64], digit: u32, to: &mut [u64], progress: &mut Count) -> R
     for place in &mut places {
         sum += std::mem::replace(place, sum);
     }
-    for batch in from.chunks(BATCH) {
+    for batch in from.chunks(BATCH_WORDS) {
         for &key in batch {
             let place = &mut places[of(key)];
             to[*place] = key;
@@ -55,7 +55,7 @@ fn by_digit(from: &[u64], digit: u32, to: &mut [u64], progress: &mut Count) -> R
 const DEGREE: usize = 16;
 
 /// Breadth-first traversals of a graph, from one vertex after another.
-pub fn traversal(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn traversal(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     // Per vertex: its edges, its distance, and its place in the queue.
     let n = fitting(bytes, 1.0, size_of::<u32>() * (DEGREE + 2));
     let mut random = random(bytes);
@@ -79,7 +79,7 @@ fn breadth_first(
     start: usize,
     distances: &mut [u32],
     queue: &mut [u32],
-    progress: &mut Count,
+    progress: &mut TouchCount,
 ) -> Result<()> {
     distances.fill(u32::MAX);
     distances[start] = 0;
@@ -95,8 +95,8 @@ fn breadth_first(
                 end += 1;
             }
         }
-        if next % (BATCH / DEGREE) == 0 {
-            progress.add(BATCH as u64)?;
+        if next % (BATCH_WORDS / DEGREE) == 0 {
+            progress.add(BATCH_WORDS as u64)?;
         }
     }
     Ok(())
@@ -111,7 +111,7 @@ struct Element {
 
 /// A placement of a circuit's elements by simulated annealing: random pairs of elements swap places if that shortens
 /// their connections, and at first also if it does not.
-pub fn anneal(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn anneal(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     let n = fitting(bytes, 1.0, size_of::<Element>());
     let mut random = random(bytes);
     let element = |place: usize| Element {
@@ -124,7 +124,7 @@ pub fn anneal(bytes: u64, progress: &mut Count) -> Result<()> {
     progress.add(0)?;
     let mut temperature = f64::from(width);
     loop {
-        for _ in 0..BATCH / 8 {
+        for _ in 0..BATCH_WORDS / 8 {
             let [a, b] = [random.next_u64(), random.next_u64()].map(|r| r as usize % n);
             let longer = longer_by(&elements, width, a, b);
             let chance = f64::from(random.next_u32()) / 2f64.powi(32);
@@ -133,7 +133,7 @@ pub fn anneal(bytes: u64, progress: &mut Count) -> Result<()> {
             }
         }
         temperature *= 0.9999;
-        progress.add(BATCH as u64)?;
+        progress.add(BATCH_WORDS as u64)?;
     }
 }
 
@@ -162,8 +162,8 @@ fn apart(a: u32, b: u32, width: u32) -> u32 {
 mod tests {
     use super::*;
 
-    fn progress() -> Count {
-        Count::to(tempfile::tempfile().unwrap())
+    fn progress() -> TouchCount {
+        TouchCount::to(tempfile::tempfile().unwrap())
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::f64::consts::PI;
 use anyhow::Result;
 use rand_core::Rng;
 
-use super::super::counting::Count;
+use super::super::counting::TouchCount;
 use super::{RANDOM_BITS, fitting, random};
 
 /// Side of a block. A block of 8 KiB fits into the first cache.
@@ -23,7 +23,7 @@ struct Blocked {
 }
 
 /// LU factorisation of one matrix after the other. While one is factored, the others are idle.
-pub fn lu(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn lu(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     let blocks = fitting(bytes, 1.0 / SYSTEMS as f64, size_of::<Block>());
     let side = blocks.isqrt();
     let matrix = || Blocked { side, blocks: vec![[0.0; SIDE * SIDE]; side * side] };
@@ -52,7 +52,7 @@ impl Blocked {
     }
 
     /// Replaces the matrix by its factors. Counts updates of blocks.
-    fn factor(&mut self, progress: &mut Count) -> Result<()> {
+    fn factor(&mut self, progress: &mut TouchCount) -> Result<()> {
         let side = self.side;
         for k in 0..side {
             let (above, below) = self.blocks.split_at_mut((k + 1) * side);
@@ -120,7 +120,7 @@ type Complex = [f64; 2];
 
 /// A fast Fourier transform of all of the memory, over and over: six steps, three of which transpose one half of the
 /// memory into the other.
-pub fn fft(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn fft(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     let points: usize = 1 << fitting(bytes, 0.5, size_of::<Complex>()).ilog2();
     let mut random = random(bytes);
     let mut number = || (random.next_u64() & RANDOM_BITS) as f64;
@@ -137,7 +137,7 @@ pub fn fft(bytes: u64, progress: &mut Count) -> Result<()> {
 }
 
 /// The transform of `data`, into `to` (Bailey, FFTs in external or hierarchical memory, 1990).
-fn six_steps(data: &mut [Complex], to: &mut [Complex], progress: &mut Count) -> Result<()> {
+fn six_steps(data: &mut [Complex], to: &mut [Complex], progress: &mut TouchCount) -> Result<()> {
     let rows: usize = 1 << (data.len().ilog2() / 2);
     let columns = data.len() / rows;
     transpose(data, columns, to, progress)?;
@@ -161,7 +161,7 @@ fn transpose(
     from: &[Complex],
     width: usize,
     to: &mut [Complex],
-    progress: &mut Count,
+    progress: &mut TouchCount,
 ) -> Result<()> {
     let height = from.len() / width;
     for left in (0..width).step_by(SIDE) {
@@ -223,7 +223,7 @@ const LEVELS: u32 = 6;
 
 /// A Poisson equation on a square, by V-cycles over grids each of which has a quarter of the points of the one below
 /// it. The finest grid is idle while a coarse one is solved.
-pub fn multigrid(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn multigrid(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     // Two arrays a level, and a third as much for all coarser levels.
     let points = fitting(bytes, 0.75, 2 * size_of::<f64>());
     let mut grid = Grid::new(points);
@@ -249,7 +249,7 @@ impl Grid {
         Grid((0..LEVELS).map(level).collect())
     }
 
-    fn cycle(&mut self, level: usize, progress: &mut Count) -> Result<()> {
+    fn cycle(&mut self, level: usize, progress: &mut TouchCount) -> Result<()> {
         let (fine, coarse) = self.0.split_at_mut(level + 1);
         let fine = &mut fine[level];
         let Some(next) = coarse.first_mut() else {
@@ -276,7 +276,7 @@ impl Level {
     }
 
     /// One pass of Gauss and Seidel, red points first.
-    fn smooth(&mut self, progress: &mut Count) -> Result<()> {
+    fn smooth(&mut self, progress: &mut TouchCount) -> Result<()> {
         for colour in 0..2 {
             for row in self.inner() {
                 let first = 1 + (row + colour) % 2;
@@ -294,7 +294,7 @@ impl Level {
     }
 
     /// The residual at each second point and at its neighbours is the right side of the coarser level.
-    fn restrict_to(&self, coarse: &mut Level, progress: &mut Count) -> Result<()> {
+    fn restrict_to(&self, coarse: &mut Level, progress: &mut TouchCount) -> Result<()> {
         let weights = [(-1, 1.0), (0, 2.0), (1, 1.0)];
         for row in coarse.inner() {
             for column in coarse.inner() {
@@ -313,7 +313,7 @@ impl Level {
     }
 
     /// Adds what the coarser level has found, linearly between its points.
-    fn correct_by(&mut self, coarse: &Level, progress: &mut Count) -> Result<()> {
+    fn correct_by(&mut self, coarse: &Level, progress: &mut TouchCount) -> Result<()> {
         for row in self.inner() {
             for column in self.inner() {
                 let at = |y: usize, x: usize| coarse.values[y * coarse.width + x];
@@ -331,8 +331,8 @@ impl Level {
 mod tests {
     use super::*;
 
-    fn progress() -> Count {
-        Count::to(tempfile::tempfile().unwrap())
+    fn progress() -> TouchCount {
+        TouchCount::to(tempfile::tempfile().unwrap())
     }
 
     #[test]

@@ -13,48 +13,48 @@ use anyhow::{Context, Result};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::counted::Counted;
-use super::counting::{Count, CountingProcess};
+use super::counted::CountedProcess;
+use super::counting::{CountingProcess, TouchCount};
 use super::{Running, Workload};
 use crate::stop::Stop;
 
 /// The argument with which the bench starts itself as this process.
 const ARGUMENT: &str = "--be-the-kernel";
 /// Words between two reports.
-const BATCH: usize = 1 << 14;
+const BATCH_WORDS: usize = 1 << 14;
 /// Random numbers are this small, so that memory compresses about 3:1.
 const RANDOM_BITS: u64 = (1 << 22) - 1;
 
 /// What it computes.
 #[derive(Debug, Clone, Copy)]
-pub struct Kernel {
+pub struct ComputeKernel {
     /// its name
     pub name: &'static str,
-    run: fn(u64, &mut Count) -> Result<()>,
+    run: fn(u64, &mut TouchCount) -> Result<()>,
 }
 
 /// All of them.
-pub static KERNELS: [Kernel; 15] = [
-    Kernel { name: "sort", run: passes::sort },
-    Kernel { name: "graph", run: passes::graph },
-    Kernel { name: "stencil", run: passes::stencil },
-    Kernel { name: "join", run: passes::join },
-    Kernel { name: "lu", run: matrix::lu },
-    Kernel { name: "fft", run: matrix::fft },
-    Kernel { name: "multigrid", run: matrix::multigrid },
-    Kernel { name: "n-body", run: bodies::n_body },
-    Kernel { name: "rays", run: bodies::rays },
-    Kernel { name: "cluster", run: streams::cluster },
-    Kernel { name: "itemsets", run: streams::itemsets },
-    Kernel { name: "dedup", run: streams::dedup },
-    Kernel { name: "radix", run: graphs::radix },
-    Kernel { name: "traversal", run: graphs::traversal },
-    Kernel { name: "anneal", run: graphs::anneal },
+pub static KERNELS: [ComputeKernel; 15] = [
+    ComputeKernel { name: "sort", run: passes::sort },
+    ComputeKernel { name: "graph", run: passes::graph },
+    ComputeKernel { name: "stencil", run: passes::stencil },
+    ComputeKernel { name: "join", run: passes::join },
+    ComputeKernel { name: "lu", run: matrix::lu },
+    ComputeKernel { name: "fft", run: matrix::fft },
+    ComputeKernel { name: "multigrid", run: matrix::multigrid },
+    ComputeKernel { name: "n-body", run: bodies::n_body },
+    ComputeKernel { name: "rays", run: bodies::rays },
+    ComputeKernel { name: "cluster", run: streams::cluster },
+    ComputeKernel { name: "itemsets", run: streams::itemsets },
+    ComputeKernel { name: "dedup", run: streams::dedup },
+    ComputeKernel { name: "radix", run: graphs::radix },
+    ComputeKernel { name: "traversal", run: graphs::traversal },
+    ComputeKernel { name: "anneal", run: graphs::anneal },
 ];
 
-impl Kernel {
+impl ComputeKernel {
     /// The kernel of this name.
-    pub fn find(name: &str) -> Option<Kernel> {
+    pub fn find(name: &str) -> Option<ComputeKernel> {
         KERNELS.iter().find(|kernel| kernel.name == name).copied()
     }
 }
@@ -63,7 +63,7 @@ impl Kernel {
 #[derive(Debug, Clone, Copy)]
 pub struct Computation {
     /// what it computes
-    pub kernel: Kernel,
+    pub kernel: ComputeKernel,
     /// size of all its memory
     pub bytes: u64,
     /// whether it is measured together with a second one that isotherm does not know
@@ -83,7 +83,7 @@ impl Workload for Computation {
         let words = [ARGUMENT, self.name(), &self.bytes.to_string()];
         let start =
             |place: &Path, huge| CountingProcess::start(self.name(), &words, place, huge, stop);
-        Ok(Box::new(Counted::start(place, self.twin, start)?))
+        Ok(Box::new(CountedProcess::start(place, self.twin, start)?))
     }
 }
 
@@ -94,9 +94,9 @@ pub fn run_if_asked() -> Result<()> {
         return Ok(());
     }
     let name = words.next().context("no kernel")?;
-    let kernel = Kernel::find(&name).context("no such kernel")?;
+    let kernel = ComputeKernel::find(&name).context("no such kernel")?;
     let bytes: u64 = words.next().context("no size")?.parse()?;
-    (kernel.run)(bytes, &mut Count::new()?)
+    (kernel.run)(bytes, &mut TouchCount::new()?)
 }
 
 /// Random numbers that depend on the size only.

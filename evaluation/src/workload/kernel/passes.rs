@@ -8,8 +8,8 @@ use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::Arena;
 use rand_core::Rng;
 
-use super::super::counting::Count;
-use super::{BATCH, RANDOM_BITS, random};
+use super::super::counting::TouchCount;
+use super::{BATCH_WORDS, RANDOM_BITS, random};
 
 type Words = [AtomicU64];
 
@@ -37,20 +37,20 @@ fn float(words: &Words, at: usize) -> f64 {
 
 /// A merge sort: each pass reads one half of the memory, and writes the other half. It merges sorted runs of twice
 /// the length in each pass.
-pub fn sort(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn sort(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     let (a, b) = (filled(bytes, 0.5)?, filled(bytes, 0.5)?);
     let (mut from, mut to) = (a.words(), b.words());
     progress.add(0)?;
     let mut random = random(bytes);
     loop {
-        for run in from.chunks(BATCH) {
+        for run in from.chunks(BATCH_WORDS) {
             let mut sorted: Vec<u64> =
                 run.iter().map(|_| random.next_u64() & RANDOM_BITS).collect();
             sorted.sort_unstable();
             run.iter().zip(sorted).for_each(|(to, value)| to.store(value, Relaxed));
             progress.add(run.len() as u64)?;
         }
-        let mut length = BATCH;
+        let mut length = BATCH_WORDS;
         while length < from.len() {
             for (run, to) in from.chunks(2 * length).zip(to.chunks(2 * length)) {
                 let (left, right) = run.split_at(length.min(run.len()));
@@ -62,9 +62,9 @@ pub fn sort(bytes: u64, progress: &mut Count) -> Result<()> {
     }
 }
 
-fn merge(left: &Words, right: &Words, to: &Words, progress: &mut Count) -> Result<()> {
+fn merge(left: &Words, right: &Words, to: &Words, progress: &mut TouchCount) -> Result<()> {
     let (mut l, mut r) = (0, 0);
-    for batch in to.chunks(BATCH) {
+    for batch in to.chunks(BATCH_WORDS) {
         for word in batch {
             let takes_left = r >= right.len() || l < left.len() && get(left, l) <= get(right, r);
             word.store(if takes_left { get(left, l) } else { get(right, r) }, Relaxed);
@@ -78,7 +78,7 @@ fn merge(left: &Words, right: &Words, to: &Words, progress: &mut Count) -> Resul
 
 /// Page rank: each pass reads all edges in order, and the ranks of their vertices at random. Each vertex has eight
 /// edges, most of them to vertices of low numbers.
-pub fn graph(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn graph(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     const DEGREE: usize = 8;
     let edges = filled(bytes, 0.8)?;
     let (a, b) = (filled(bytes, 0.1)?, filled(bytes, 0.1)?);
@@ -95,8 +95,8 @@ pub fn graph(bytes: u64, progress: &mut Count) -> Result<()> {
         for (i, own) in edges.words().chunks(DEGREE).enumerate() {
             let sum: f64 = own.iter().map(|e| float(from, e.load(Relaxed) as usize)).sum();
             set(to, i, (0.15 + 0.85 * sum / DEGREE as f64).to_bits());
-            if i % (BATCH / DEGREE) == 0 {
-                progress.add(BATCH as u64)?;
+            if i % (BATCH_WORDS / DEGREE) == 0 {
+                progress.add(BATCH_WORDS as u64)?;
             }
         }
         (from, to) = (to, from);
@@ -104,7 +104,7 @@ pub fn graph(bytes: u64, progress: &mut Count) -> Result<()> {
 }
 
 /// A five-point stencil: each pass reads one half of the memory, and writes the other half.
-pub fn stencil(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn stencil(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     const WIDTH: usize = 2048;
     let (a, b) = (filled(bytes, 0.5)?, filled(bytes, 0.5)?);
     let (mut from, mut to) = (a.words(), b.words());
@@ -124,7 +124,7 @@ pub fn stencil(bytes: u64, progress: &mut Count) -> Result<()> {
 
 /// A hash join: each pass reads all rows of one table, and looks them up in the hash table of the other, which is a
 /// quarter of the memory and half full.
-pub fn join(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn join(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     let rows = filled(bytes, 0.75)?;
     let table = Arena::map(bytes / 4 / PAGE_SIZE * PAGE_SIZE)?;
     let table = table.words();
@@ -141,7 +141,7 @@ pub fn join(bytes: u64, progress: &mut Count) -> Result<()> {
     progress.add(0)?;
     let mut found = 0u64;
     loop {
-        for batch in rows.words().chunks(BATCH) {
+        for batch in rows.words().chunks(BATCH_WORDS) {
             let keys = batch.iter().map(|row| row.load(Relaxed) | 1 << 22);
             found +=
                 keys.filter(|&key| slot(key).is_some_and(|i| get(table, i) == key)).count() as u64;
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_merge_is_in_order_and_counted() {
         let out = tempfile::tempfile().unwrap();
-        let mut progress = Count::to(out.try_clone().unwrap());
+        let mut progress = TouchCount::to(out.try_clone().unwrap());
         let to = words(&[0; 5]);
         merge(&words(&[1, 4, 4]), &words(&[2, 9]), &to, &mut progress).unwrap();
         assert_eq!(to.iter().map(|w| w.load(Relaxed)).collect::<Vec<_>>(), [1, 2, 4, 4, 9]);

@@ -8,7 +8,7 @@ use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::super::Contents;
-use super::super::counting::Count;
+use super::super::counting::TouchCount;
 use super::{fitting, random};
 
 /// Dimensions of a point.
@@ -25,7 +25,7 @@ const STRIDE: usize = 1024;
 
 /// Clusters of a stream of points: it passes through each block of points several times, and replaces it much
 /// later.
-pub fn cluster(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn cluster(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     let n = fitting(bytes, 1.0 / BLOCKS as f64, size_of::<Point>());
     let mut random = random(bytes);
     let mut blocks: Vec<Vec<Point>> = (0..BLOCKS).map(|_| points(n, &mut random)).collect();
@@ -59,7 +59,7 @@ fn arrive(points: &mut [Point], random: &mut Xoshiro256PlusPlus) {
 }
 
 /// The means of the points that are nearest to each centre (Lloyd, 1982).
-fn means(points: &[Point], centres: &[Point], progress: &mut Count) -> Result<Vec<Point>> {
+fn means(points: &[Point], centres: &[Point], progress: &mut TouchCount) -> Result<Vec<Point>> {
     let mut sums = vec![([0.0f64; DIMENSIONS], 0.0f64); centres.len()];
     for batch in points.chunks(STRIDE) {
         for point in batch {
@@ -91,7 +91,7 @@ const ROUNDS: u64 = 64;
 
 /// Sets of items that are frequent in transactions (Zaki, 2000): the transactions are read once, and then only the
 /// bits of the most frequent items, repeatedly. So most of the memory is idle for a long time.
-pub fn itemsets(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn itemsets(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     // Each transaction has a bit for each candidate.
     let each = size_of::<Transaction>() + CANDIDATES / 8;
     let n = fitting(bytes, 1.0, each);
@@ -122,7 +122,7 @@ fn mark(
     transactions: &[Transaction],
     first: usize,
     bits: &mut [Vec<u64>],
-    progress: &mut Count,
+    progress: &mut TouchCount,
 ) -> Result<()> {
     for (at, batch) in transactions.chunks(64).enumerate() {
         bits.iter_mut().for_each(|bits| bits[at] = 0);
@@ -144,7 +144,7 @@ fn mark(
 }
 
 /// The pairs and the sets of three that occur at least so often.
-fn frequent(bits: &[Vec<u64>], least: u64, progress: &mut Count) -> Result<Vec<Vec<usize>>> {
+fn frequent(bits: &[Vec<u64>], least: u64, progress: &mut TouchCount) -> Result<Vec<Vec<usize>>> {
     let mut found = Vec::new();
     for i in 0..bits.len() {
         for j in i + 1..bits.len() {
@@ -175,7 +175,7 @@ const PIECES: u64 = 1 << 16;
 
 /// A stream whose equal parts are stored once. What is stored is not read again until it is overwritten, so most of the
 /// memory is idle.
-pub fn dedup(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn dedup(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     let mut random = random(bytes);
     let mut store = vec![0; fitting(bytes, 0.95, 1)];
     Contents::new(bytes).fill(&mut store);
@@ -241,8 +241,8 @@ fn parts(data: &[u8]) -> Vec<&[u8]> {
 mod tests {
     use super::*;
 
-    fn progress() -> Count {
-        Count::to(tempfile::tempfile().unwrap())
+    fn progress() -> TouchCount {
+        TouchCount::to(tempfile::tempfile().unwrap())
     }
 
     #[test]

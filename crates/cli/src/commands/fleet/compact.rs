@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use anyhow::Result;
 use isotherm::agent::LakePlace;
-use isotherm_fleet::{Bucket, CompactedDay, Files, Folder, compact};
+use isotherm_fleet::{Bucket, CompactedDay, Folder, LakeFiles, compact};
 
 use crate::cli::{CompactFleet, UsageError};
 use crate::log::say;
@@ -31,7 +31,7 @@ pub fn now() -> Result<i64> {
 /// Copies a day, or all days that ended an hour before `now` and have no complete copy. Returns how many days, and whether
 /// all their files were read.
 pub fn copy(lake: &LakePlace, to: &Path, date: Option<&str>, now: i64) -> Result<(usize, bool)> {
-    let lake: Box<dyn Files> = match lake {
+    let lake: Box<dyn LakeFiles> = match lake {
         LakePlace::Dir(dir) if dir.is_dir() => Box::new(Folder(dir)),
         LakePlace::Dir(dir) => {
             let text =

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use isotherm::interleave::rule::{Machine, WeightsSource};
+use isotherm::interleave::rule::{MachineNodes, WeightsSource};
 use isotherm::interleave::{PlacementRound, hot_ranges, keep};
 use isotherm::stop::Stop;
 use isotherm_core::AddrRange;
-use isotherm_linux::numa::{self, Layout, MoveResult};
+use isotherm_linux::numa::{self, MoveResult, ProcessLayout};
 use isotherm_linux::sys;
 use isotherm_mm::mempolicy::NodeWeights;
 
@@ -26,8 +26,8 @@ pub fn run(o: &Apply) -> Result<ExitCode> {
         return Err(UsageError::new(format!("make --interval {WAKE:?} or longer")).into());
     }
     let stop = Stop::at_signals()?.at(o.duration.map(|d| sys::monotonic() + d));
-    let machine = Machine::read()?;
-    let layout = Layout::of(root(), o.pid)?;
+    let machine = MachineNodes::read()?;
+    let layout = ProcessLayout::of(root(), o.pid)?;
     let allowed = numa::allowed_nodes_of(root(), o.pid)?;
     let (weights, from) = machine.rule(&o.layout.chosen(), &allowed, o.pid)?;
     keep::warn_of_balancing(if o.keep {
@@ -48,7 +48,7 @@ pub fn run(o: &Apply) -> Result<ExitCode> {
 
 struct Applying<'a> {
     o: &'a Apply,
-    layout: Layout,
+    layout: ProcessLayout,
     weights: NodeWeights,
     from: WeightsSource,
     hot: Option<Vec<AddrRange>>,

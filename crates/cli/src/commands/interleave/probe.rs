@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use isotherm::interleave::probe::{Measuring, Plan, nodes_to_measure};
-use isotherm::interleave::rule::Machine;
+use isotherm::interleave::probe::{Measuring, ProbePlan, nodes_to_measure};
+use isotherm::interleave::rule::MachineNodes;
 use isotherm::stop::Stop;
 use isotherm_report::lines_picture;
 
@@ -23,9 +23,9 @@ pub fn run(o: &Probe) -> Result<ExitCode> {
         return Err(UsageError::new(format!("make --time {MIN_TIME:?} or longer")).into());
     }
     let output = o.output.as_deref().map(Output::picture).transpose()?;
-    let machine = Machine::read()?;
+    let machine = MachineNodes::read()?;
     let nodes = nodes_to_measure(&machine, &o.nodes)?;
-    let plan = Plan::new(&machine, &nodes, o.time)?;
+    let plan = ProbePlan::new(&machine, &nodes, o.time)?;
     if !o.yes && !agreed(&plan)? {
         say("isotherm: nothing was measured");
         return Ok(ExitCode::FAILURE);
@@ -47,7 +47,7 @@ pub fn run(o: &Probe) -> Result<ExitCode> {
 }
 
 /// Asks the user whether to start. Without a terminal it fails.
-fn agreed(plan: &Plan) -> Result<bool> {
+fn agreed(plan: &ProbePlan) -> Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         let text = "probe saturates the memory of this machine and slows down all its programs: \
                     give --yes to start without a confirmation";

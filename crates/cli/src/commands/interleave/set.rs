@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use isotherm::interleave::rule::Machine;
+use isotherm::interleave::rule::MachineNodes;
 use isotherm::interleave::{SetTo, put_back_text};
 use isotherm_linux::numa::{self, RequestedWeights};
 
@@ -15,7 +15,7 @@ use crate::commands::report::output::print;
 pub fn run(o: &Set) -> Result<ExitCode> {
     let wanted = match &o.to {
         SetTo::Weights(weights) => {
-            Machine::read()?.check_nodes(weights.keys())?;
+            MachineNodes::read()?.check_nodes(weights.keys())?;
             RequestedWeights::Weights(weights.clone())
         }
         SetTo::Auto => RequestedWeights::Auto,

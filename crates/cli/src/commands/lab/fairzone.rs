@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use isotherm::files::text_of;
+use isotherm::text_file::text_of;
 use isotherm_mm::Rules;
 use isotherm_sim::lab::fairzone::{
-    self as lab, Fairzone, Load, policies, properties, properties_text, results_json, scenarios,
+    self as lab, Fairzone, LabLoad, policies, properties, properties_text, results_json, scenarios,
     scenarios_text,
 };
 use isotherm_sim::paged::MachineSpec;
@@ -49,7 +49,7 @@ fn experiment(o: &cli::Fairzone) -> Result<ExitCode> {
     let output = o.output.as_deref().map(Output::picture).transpose()?;
     let machine = machine(o.machine.as_deref())?;
     let load = load(o.workload.as_deref())?;
-    if matches!(load, Load::Process(_)) && !o.threads.is_empty() {
+    if matches!(load, LabLoad::Process(_)) && !o.threads.is_empty() {
         let text =
             "--threads is for streams: a workload of a process defines its own number of threads";
         return Err(UsageError::new(text).into());
@@ -79,24 +79,24 @@ fn experiment(o: &cli::Fairzone) -> Result<ExitCode> {
 }
 
 fn machine(path: Option<&Path>) -> Result<MachineSpec> {
-    let Some(path) = path else { return Ok(MachineSpec::parse(lab::MACHINE)?) };
+    let Some(path) = path else { return Ok(MachineSpec::parse(lab::MACHINE_TOML)?) };
     let text = text_of(path, || {
         format!("{} cannot be read: name a file that describes a machine", path.display())
     })?;
     MachineSpec::parse(&text).map_err(|e| usage(path, &e))
 }
 
-fn load(name: Option<&str>) -> Result<Load> {
-    let Some(name) = name else { return Ok(Load::parse(lab::STREAMS)?) };
+fn load(name: Option<&str>) -> Result<LabLoad> {
+    let Some(name) = name else { return Ok(LabLoad::parse(lab::STREAMS_TOML)?) };
     if let Some(named) = Named::find(name) {
-        return Ok(Load::Process(named.workload()?));
+        return Ok(LabLoad::Process(named.workload()?));
     }
     let path = Path::new(name);
     let names = NAMED.map(|n| n.name).join(", ");
     let text = text_of(path, || {
         format!("{name} is no workload: name one ({names}), or a file that describes one")
     })?;
-    Load::parse(&text).map_err(|e| usage(path, &e))
+    LabLoad::parse(&text).map_err(|e| usage(path, &e))
 }
 
 /// The rules of each policy, with its name. Rules from a file have its path as name.

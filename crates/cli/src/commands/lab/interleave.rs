@@ -4,9 +4,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use isotherm::files::text_of;
+use isotherm::text_file::text_of;
 use isotherm_report::{Lines, lines_picture};
-use isotherm_sim::lab::interleave::{Loads, NodesSpec, PUBLISHED, Published, WeightCurve, predict};
+use isotherm_sim::lab::interleave::{
+    Loads, NodesSpec, PUBLISHED_TOML, Published, WeightCurve, predict,
+};
 use serde::Serialize;
 
 use crate::cli::{InterleaveFigure, InterleaveLab, UsageError};
@@ -22,7 +24,7 @@ pub fn run(o: &InterleaveLab) -> Result<ExitCode> {
         let lines = || figure(o, &curves, found.latency.as_ref());
         return show(o, output.as_ref(), &found, || found.text(), lines);
     }
-    let found = predict(&Published::parse(PUBLISHED)?);
+    let found = predict(&Published::parse(PUBLISHED_TOML)?);
     let lines = || figure(o, &found.curves, found.latency.as_ref());
     show(o, output.as_ref(), &found, || found.text(), lines)
 }

@@ -15,7 +15,7 @@ use isotherm::stacks::StackOptions;
 use isotherm::watch::{AttrsFor, WatchedMemory};
 
 use self::status::last_lines;
-use super::line::Line;
+use super::line::StatusLine;
 use crate::cli::{Record, Targets, UsageError, Watching};
 use crate::log::say;
 
@@ -30,7 +30,7 @@ pub fn run(o: Record) -> Result<ExitCode> {
     if options.to_stdout() {
         check_stdout(&o)?;
     }
-    keep(&options, &o, Box::new(Line::new()), |done| say(last_lines(done, &o.output)))
+    keep(&options, &o, Box::new(StatusLine::new()), |done| say(last_lines(done, &o.output)))
 }
 
 /// Records without a message, except if there was no snapshot. `line`: whether a terminal shows
@@ -49,7 +49,8 @@ pub fn in_passing(
     options.seed = watching.seed;
     options.duration = Some(duration);
     let _ = watching.check()?;
-    let progress: Box<dyn Progress> = if line { Box::new(Line::new()) } else { Box::new(Silent) };
+    let progress: Box<dyn Progress> =
+        if line { Box::new(StatusLine::new()) } else { Box::new(Silent) };
     keep(&options, watching, progress, |done| {
         if done.summary.snapshots == 0 {
             say(last_lines(done, path));

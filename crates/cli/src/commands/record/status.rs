@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use isotherm::record::Recorded;
-use isotherm::session::End;
+use isotherm::session::SessionEnd;
 use isotherm::stacks::SampleCounts;
 use isotherm_core::MonitorKind;
 use isotherm_report::bytes;
@@ -16,9 +16,9 @@ pub fn last_lines(
     path: &Path,
 ) -> String {
     let because = match end {
-        End::TargetsGone => "all targets have ended",
-        End::Full => "the record has reached --max-size",
-        End::Stopped(why) => why,
+        SessionEnd::TargetsGone => "all targets have ended",
+        SessionEnd::Full => "the record has reached --max-size",
+        SessionEnd::Stopped(why) => why,
     };
     let to_stdout = path == Path::new("-");
     let name = if to_stdout { "standard output".to_owned() } else { path.display().to_string() };

@@ -16,13 +16,13 @@ use isotherm::reading::{self, Head, Input, RecordSelection, each_shown, each_sna
 use isotherm_core::Snapshot;
 use isotherm_record::Event;
 use isotherm_report::{
-    AccessBuilder, AdviceBuilder, AdviceScope, By, Choice, Extent, Grid, GroupsBuilder, Need,
-    NeedBuilder, Options, Raw, RegionsBuilder, Shape, Summarizer, WssBuilder, access_text,
+    AccessBuilder, AdviceBuilder, AdviceScope, By, Choice, Extent, Grid, GridSize, GroupsBuilder,
+    Need, NeedBuilder, Options, Raw, RegionsBuilder, Summarizer, WssBuilder, access_text,
     advice_text, groups_text, heatmap_picture, json, need_picture, need_text, raw_head_text,
     raw_text, regions_picture, regions_text, summary_text, terminal, wss_picture, wss_text,
 };
 
-use self::output::{Form, Output, show};
+use self::output::{Output, OutputFormat, show};
 use crate::cli;
 use crate::cli::{NeedAsked, ReportKind, Selection};
 
@@ -55,8 +55,8 @@ fn heatmap(o: &cli::Heatmap) -> Result<ExitCode> {
     let input = &o.selection.part.input.input();
     let mut extent = Extent::new(options(&o.selection)?);
     push_each(input, true, |s| extent.push(s))?;
-    let in_text = output.form() == Form::Text;
-    let shape = if in_text { output::terminal_shape() } else { Shape::picture() };
+    let in_text = output.form() == OutputFormat::Text;
+    let shape = if in_text { output::terminal_shape() } else { GridSize::picture() };
     let mut grid = Grid::new(extent, &shape)?;
     push_each(input, false, |s| grid.push(s))?;
     let map = grid.finish();

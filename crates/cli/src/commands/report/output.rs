@@ -6,14 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use isotherm::output_file::create;
-use isotherm_report::{Picture, RenderError, Shape, Style, json};
+use isotherm_report::{GridSize, Picture, RenderError, Style, json};
 
 use crate::cli::{Selection, UsageError};
 use crate::log::say;
 
 /// The format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum OutputFormat {
     Text,
     Json,
     Png,
@@ -22,7 +22,7 @@ pub enum Form {
 
 /// The destination and the format of a report.
 pub struct Output<'a> {
-    form: Form,
+    form: OutputFormat,
     /// standard output if `None`
     path: Option<&'a Path>,
     input: &'a Path,
@@ -42,10 +42,10 @@ impl<'a> Output<'a> {
     ) -> Result<Self, UsageError> {
         let path = output.filter(|path| *path != Path::new("-"));
         let form = match (path, output) {
-            _ if as_json => Form::Json,
+            _ if as_json => OutputFormat::Json,
             (Some(path), _) => by_name(path)?,
-            (None, Some(_)) if !std::io::stdout().is_terminal() => Form::Png,
-            _ => Form::Text,
+            (None, Some(_)) if !std::io::stdout().is_terminal() => OutputFormat::Png,
+            _ => OutputFormat::Text,
         };
         Ok(Output { form, path, input })
     }
@@ -55,7 +55,7 @@ impl<'a> Output<'a> {
         Ok(Output { form: by_name(path)?, path: Some(path), input: Path::new("") })
     }
 
-    pub fn form(&self) -> Form {
+    pub fn form(&self) -> OutputFormat {
         self.form
     }
 
@@ -67,10 +67,10 @@ impl<'a> Output<'a> {
         picture: impl FnOnce() -> Result<Picture, RenderError>,
     ) -> Result<ExitCode> {
         let bytes = match self.form {
-            Form::Text => text().into_bytes(),
-            Form::Json => (json(figures)? + "\n").into_bytes(),
-            Form::Png => picture()?.png()?,
-            Form::Svg => picture()?.svg()?.into_bytes(),
+            OutputFormat::Text => text().into_bytes(),
+            OutputFormat::Json => (json(figures)? + "\n").into_bytes(),
+            OutputFormat::Png => picture()?.png()?,
+            OutputFormat::Svg => picture()?.svg()?.into_bytes(),
         };
         let Some(path) = self.path else { return print(&bytes) };
         write(path, self.input, &bytes)
@@ -86,11 +86,11 @@ pub fn write(path: &Path, input: &Path, bytes: &[u8]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn by_name(path: &Path) -> Result<Form, UsageError> {
+fn by_name(path: &Path) -> Result<OutputFormat, UsageError> {
     let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
     match extension.to_str() {
-        Some("png") => Ok(Form::Png),
-        Some("svg") => Ok(Form::Svg),
+        Some("png") => Ok(OutputFormat::Png),
+        Some("svg") => Ok(OutputFormat::Svg),
         _ => Err(UsageError::new(format!(
             "{} does not determine the format of the picture: choose a name that ends in .png or .svg",
             path.display()
@@ -117,12 +117,12 @@ pub fn show(
 }
 
 /// The number of cells that fit the terminal.
-pub fn terminal_shape() -> Shape {
+pub fn terminal_shape() -> GridSize {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
     let size = size.filter(|s| s.ws_col > 0 && s.ws_row > 0);
     let (columns, rows) = size.map_or((100, 40), |s| (s.ws_col.into(), s.ws_row.into()));
     // One line is for the prompt.
-    Shape::terminal(columns, rows - 1)
+    GridSize::terminal(columns, rows - 1)
 }
 
 /// The capabilities of the terminal.
@@ -144,8 +144,8 @@ mod tests {
     #[test]
     fn the_name_of_a_picture_says_its_form() {
         let form = |name: &str| by_name(Path::new(name));
-        assert!(matches!(form("a/b.png"), Ok(Form::Png)));
-        assert!(matches!(form("b.SVG"), Ok(Form::Svg)));
+        assert!(matches!(form("a/b.png"), Ok(OutputFormat::Png)));
+        assert!(matches!(form("b.SVG"), Ok(OutputFormat::Svg)));
         for name in ["b.jpeg", "png", ".svg", "b"] {
             let text = form(name).unwrap_err().to_string();
             assert!(text.contains(".png or .svg"), "{name}: {text}");

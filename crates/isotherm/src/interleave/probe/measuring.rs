@@ -8,14 +8,14 @@ use isotherm_linux::numa::{Bound, Mix, NumaError, measure};
 use isotherm_linux::sys::allowed_nodes;
 use tracing::info;
 
-use super::results::{NodeFigures, PAUSES, Point, Probed};
-use crate::interleave::rule::Machine;
+use super::results::{LatencyPoint, NodeFigures, PAUSES, Probed};
+use crate::interleave::rule::MachineNodes;
 use crate::interleave::{ChosenLayout, InterleaveError, root};
 use crate::stop::Stop;
 use crate::units::WeightList;
 
 /// Duration of one measurement if there is time for all of them.
-const SLICE: Duration = Duration::from_secs(1);
+const MEASUREMENT_TIME: Duration = Duration::from_secs(1);
 /// Measurements per node: three mixes, the idle latency, and the curve.
 const SLICES: u32 = 4 + PAUSES.len() as u32;
 /// Minimum memory that each thread streams over, in bytes; it should exceed the caches.
@@ -26,7 +26,10 @@ const CACHES: u64 = 2;
 const MAX_CACHE_BYTES: u64 = 256 << 20;
 
 /// The nodes to measure: the named ones, if they exist and are allowed, else all allowed ones.
-pub fn nodes_to_measure(machine: &Machine, nodes: &[u32]) -> Result<Vec<u32>, InterleaveError> {
+pub fn nodes_to_measure(
+    machine: &MachineNodes,
+    nodes: &[u32],
+) -> Result<Vec<u32>, InterleaveError> {
     let allowed: Vec<u32> = allowed_nodes().map_err(NumaError::Policy)?.nodes().collect();
     if nodes.is_empty() {
         return Ok(machine.nodes.iter().map(|n| n.node).filter(|n| allowed.contains(n)).collect());
@@ -40,7 +43,7 @@ pub fn nodes_to_measure(machine: &Machine, nodes: &[u32]) -> Result<Vec<u32>, In
 
 /// The plan of a measurement.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct ProbePlan {
     /// maximum duration
     pub time: Duration,
     /// number of threads that read at once
@@ -50,17 +53,17 @@ pub struct Plan {
     chain: u64,
 }
 
-impl Plan {
+impl ProbePlan {
     /// A plan for these nodes within this time. Fails if a node has too little free memory.
-    pub fn new(machine: &Machine, nodes: &[u32], time: Duration) -> Result<Self, NumaError> {
+    pub fn new(machine: &MachineNodes, nodes: &[u32], time: Duration) -> Result<Self, NumaError> {
         let threads = available_parallelism().map_or(1, usize::from);
         let cache = last_cache(root()) * CACHES;
         let per_thread = (cache / threads as u64).max(MIN_THREAD_BYTES).next_multiple_of(2 << 20);
         let chain = cache.max(2 * MIN_THREAD_BYTES).next_multiple_of(2 << 20);
         let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX).max(1);
         // The other half of the time is for touching the memory for the first time.
-        let slice = SLICE.min(time / 2 / count / SLICES);
-        let plan = Plan { time, threads, slice, per_thread, chain };
+        let slice = MEASUREMENT_TIME.min(time / 2 / count / SLICES);
+        let plan = ProbePlan { time, threads, slice, per_thread, chain };
         for node in machine.nodes.iter().filter(|n| nodes.contains(&n.node)) {
             let needed = plan.bytes_a_node();
             if node.free_bytes / 2 < needed {
@@ -92,7 +95,7 @@ fn last_cache(root: &Path) -> u64 {
 
 /// A measurement in progress.
 pub struct Measuring<'a> {
-    plan: Plan,
+    plan: ProbePlan,
     stop: &'a Stop,
     since: Instant,
     nodes: Vec<NodeFigures>,
@@ -100,7 +103,7 @@ pub struct Measuring<'a> {
 
 impl<'a> Measuring<'a> {
     /// Starts to measure; a signal ends the measurement early.
-    pub fn begin(plan: Plan, stop: &'a Stop) -> Self {
+    pub fn begin(plan: ProbePlan, stop: &'a Stop) -> Self {
         Measuring { plan, stop, since: Instant::now(), nodes: Vec::new() }
     }
 
@@ -137,12 +140,17 @@ impl<'a> Measuring<'a> {
         Ok(Some((load, chain)))
     }
 
-    fn slice(&self, load: &[Bound], how: (Mix, u32), chain: Option<&Bound>) -> Option<Point> {
+    fn slice(
+        &self,
+        load: &[Bound],
+        how: (Mix, u32),
+        chain: Option<&Bound>,
+    ) -> Option<LatencyPoint> {
         if self.is_over() {
             return None;
         }
         let found = measure(load, how, chain, self.plan.slice);
-        Some(Point { mb_s: found.bytes_per_s / 1e6, ns: found.ns })
+        Some(LatencyPoint { mb_s: found.bytes_per_s / 1e6, ns: found.ns })
     }
 
     fn is_over(&self) -> bool {

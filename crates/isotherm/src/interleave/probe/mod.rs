@@ -3,5 +3,5 @@
 mod measuring;
 mod results;
 
-pub use measuring::{Measuring, Plan, nodes_to_measure};
-pub use results::{NodeFigures, Point, Probed};
+pub use measuring::{Measuring, ProbePlan, nodes_to_measure};
+pub use results::{LatencyPoint, NodeFigures, Probed};

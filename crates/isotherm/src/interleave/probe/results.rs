@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use isotherm_mm::mempolicy::weights_from_bandwidth;
-use isotherm_report::{Line, Lines, Plot};
+use isotherm_report::{ChartLine, Lines, Plot};
 use serde::Serialize;
 
 /// Length of the pause after each 256 KiB, in turns of an empty loop: from a light load to the maximum.
@@ -12,7 +12,7 @@ pub(super) const PAUSES: [u32; 7] = [30_000, 8000, 3000, 1200, 500, 150, 0];
 
 /// One point of the curve of latency over load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Point {
+pub struct LatencyPoint {
     /// bandwidth of the load, in 10^6 bytes per second
     pub mb_s: f64,
     /// latency of a dependent read, in ns
@@ -29,7 +29,7 @@ pub struct NodeFigures {
     /// latency of a dependent read without other load, in ns
     pub idle_ns: Option<f64>,
     /// latency at a mix of two reads per write, in ascending order of the load
-    pub curve: Vec<Point>,
+    pub curve: Vec<LatencyPoint>,
 }
 
 impl NodeFigures {
@@ -157,7 +157,7 @@ fn plot(n: &NodeFigures) -> Plot {
     let loaded = n.curve.iter().filter_map(|p| Some((p.mb_s / 1000.0, p.ns?)));
     let points = idle.into_iter().chain(loaded).collect();
     let name = format!("node {}", n.node);
-    Plot { name: name.clone(), lines: vec![Line { name: "measured".into(), points }] }
+    Plot { name: name.clone(), lines: vec![ChartLine { name: "measured".into(), points }] }
 }
 
 /// Round numbers from 0 to `most`, at most ten.
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     fn node(node: u32, mb_s: Option<f64>) -> NodeFigures {
-        let point = |mb_s| Point { mb_s, ns: Some(100.0) };
+        let point = |mb_s| LatencyPoint { mb_s, ns: Some(100.0) };
         NodeFigures {
             bandwidth: ["read", "2:1", "1:1"].map(|kind| (kind, mb_s)).into(),
             idle_ns: Some(90.0),

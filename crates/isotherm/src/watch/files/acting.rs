@@ -10,9 +10,9 @@ use isotherm_linux::page_cache::FileAction;
 use isotherm_linux::sys::open_regular_itself;
 use tracing::debug;
 
-use super::Files;
+use super::WatchedFiles;
 
-impl Act for Files {
+impl Act for WatchedFiles {
     fn supports(&self, action: &Action) -> Support {
         FileAction::support(action)
     }
@@ -49,7 +49,7 @@ fn failed(work: &Work<'_>, why: Failure) -> Applied {
     Applied { tried, failure: Some(why), ..Applied::default() }
 }
 
-impl Files {
+impl WatchedFiles {
     /// Opens the file of a target by its name. It is gone if another file, or none, has this name now.
     fn open_target(&mut self, target: TargetId) -> Result<File, Failure> {
         let found = self.files.files.values().find_map(|file| file.is(target));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use isotherm_core::Nanos;
 use isotherm_linux::page_cache::FileKey;
 
-use super::MAX_FILES;
+use super::MAX_WATCHED_FILES;
 use super::watched::WatchedFile;
 
 /// Time for which a file is kept.
@@ -53,7 +53,7 @@ impl LeftFiles {
         for (key, left) in &mut self.files {
             left.was_absent |= !is_cached(key);
         }
-        let surplus = self.files.len().saturating_sub(MAX_FILES);
+        let surplus = self.files.len().saturating_sub(MAX_WATCHED_FILES);
         let mut oldest: Vec<_> = self.files.iter().map(|(key, left)| (left.since, *key)).collect();
         oldest.sort_unstable();
         for (_, key) in oldest.iter().take(surplus) {
@@ -87,11 +87,11 @@ mod tests {
 
     #[test]
     fn the_number_of_files_is_bounded() {
-        let (mut left, max) = (LeftFiles::default(), MAX_FILES as u64);
+        let (mut left, max) = (LeftFiles::default(), MAX_WATCHED_FILES as u64);
         left.add(files(0..1), |_| true, Nanos(1));
         left.add(files(1..max), |_| true, Nanos(2));
         left.add(files(max..max + 1), |_| true, Nanos(3));
-        assert!(left.files.len() == MAX_FILES && left.take(&(0, 0, 0)).is_none());
+        assert!(left.files.len() == MAX_WATCHED_FILES && left.take(&(0, 0, 0)).is_none());
         assert!(left.take(&(0, max, 0)).is_some(), "the last one to leave");
     }
 }

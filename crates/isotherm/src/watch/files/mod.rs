@@ -25,17 +25,17 @@ use self::left::LeftFiles;
 use self::mapped::MappedFiles;
 use self::tracer::{TracedFiles, Tracer};
 use self::turns::SamplingSlices;
-use self::watched::{Interval, WINDOW_SHIFT, WatchedFile};
+use self::watched::{FileInterval, WINDOW_SHIFT, WatchedFile};
 use super::{AttrsFor, Ready, StaticTargets, Watch, WatchError};
 use crate::pace::{Pace, PaceLimits, WorkStart};
-use crate::page_cache::{Reader, Scope};
+use crate::page_cache::{CacheReader, FileScope};
 use crate::usage::UsageError;
 
 /// Maximum number of files that are watched at once: those with the most cached pages.
-const MAX_FILES: usize = 1000;
+const MAX_WATCHED_FILES: usize = 1000;
 /// Maximum number of windows of all files together. If more are cached, windows are joined. Those that left the memory
 /// first are forgotten.
-const MAX_WINDOWS: usize = 32_768;
+const MAX_FILE_WINDOWS: usize = 32_768;
 /// Pace of looking which files there are, and of reading which parts of them are cached.
 const LISTING: PaceLimits = PaceLimits {
     cpu_divisor: 400,
@@ -49,7 +49,7 @@ const READING: PaceLimits =
 #[derive(Debug, Clone)]
 pub struct FilesToWatch {
     /// which files
-    pub scope: Scope,
+    pub scope: FileScope,
     /// Reads, writes and mapped accesses are targets of their own.
     pub by_access: bool,
     /// Parts that leave the memory keep their rates, so that schemes can read hot ones ahead.
@@ -59,8 +59,8 @@ pub struct FilesToWatch {
 }
 
 /// Watches files. It counts from the first step on.
-pub struct Files {
-    reader: Reader,
+pub struct WatchedFiles {
+    reader: CacheReader,
     counter: Result<ReadCounter, String>,
     mapped: Result<(MappedFiles, Way), String>,
     by_access: bool,
@@ -70,10 +70,10 @@ pub struct Files {
     held: HeldProcesses,
 }
 
-impl Files {
+impl WatchedFiles {
     /// Opens what can count here, and finds the files. They are targets from `first` on.
     pub fn open(what: &FilesToWatch, first: TargetId) -> Result<Self, WatchError> {
-        let reader = Reader::open(what.scope.clone())?;
+        let reader = CacheReader::open(what.scope.clone())?;
         if let Some(why) = reader.why_not_bpf() {
             return Err(WatchError::NoBpf(why.to_owned()));
         }
@@ -89,7 +89,7 @@ impl Files {
             (_, Err(maps)) => warn!("accesses through mappings are unknown: {maps}"),
             _ => {}
         }
-        let mut files = Files {
+        let mut files = WatchedFiles {
             reader,
             counter,
             mapped,
@@ -125,14 +125,16 @@ impl Files {
 
     fn find(&mut self, now: Nanos) -> Result<(), WatchError> {
         let (mut found, cache) = self.reader.find()?;
-        if found.len() > MAX_FILES {
+        if found.len() > MAX_WATCHED_FILES {
             if !std::mem::replace(&mut self.files.is_cut, true) {
                 let all = found.len();
-                info!("watching the {MAX_FILES} of {all} files that have the most cached pages");
+                info!(
+                    "watching the {MAX_WATCHED_FILES} of {all} files that have the most cached pages"
+                );
             }
             found.sort_by_key(|f| std::cmp::Reverse(f.file.pages));
         }
-        let cut = found.split_off(found.len().min(MAX_FILES));
+        let cut = found.split_off(found.len().min(MAX_WATCHED_FILES));
         if let Ok((mapped, _)) = &mut self.mapped {
             let is_any_mapped = found.iter().any(|f| f.file.is_mapped);
             let mut parts = if is_any_mapped { cache.mapped()? } else { Vec::new() };
@@ -172,14 +174,16 @@ impl Files {
             if let Some(file) = files.get_mut(i) {
                 windows += file.add_part(&part, *shift);
             }
-            while windows > MAX_WINDOWS {
+            while windows > MAX_FILE_WINDOWS {
                 *shift += 1;
                 windows = join_parts(&mut files, &mut self.files.left);
             }
         });
         if *shift > before {
             let window = isotherm_core::units::size_text(PAGE_SIZE << *shift);
-            info!("more than {MAX_WINDOWS} windows are cached: from now on a window is {window}");
+            info!(
+                "more than {MAX_FILE_WINDOWS} windows are cached: from now on a window is {window}"
+            );
         }
         self.files.read.pause(&begun, &READING);
         result.map_err(failed)
@@ -229,7 +233,7 @@ impl Watched {
     fn limit_windows(&mut self, now_ms: u32) {
         let mut counted: Vec<&mut CountedTarget> =
             self.files.values_mut().chain(self.left.files()).flat_map(|f| f.counted()).collect();
-        CountedTarget::limit(&mut counted, MAX_WINDOWS, now_ms);
+        CountedTarget::limit(&mut counted, MAX_FILE_WINDOWS, now_ms);
     }
 
     /// The files as the counter knows them.
@@ -242,7 +246,7 @@ impl Watched {
     }
 }
 
-impl Ready for Files {
+impl Ready for WatchedFiles {
     fn describe(&self) -> String {
         let reads = match self.counter.as_ref().map(ReadCounter::writes) {
             Err(_) => "reads and writes not seen",
@@ -260,8 +264,8 @@ impl Ready for Files {
             Err(_) => "accesses through mappings not seen".to_owned(),
         };
         format!(
-            "files: {reads}, one page of {}; {mapped}. Resolution: 256 KiB, coarser if more than {MAX_WINDOWS} such \
-             windows are cached. Not seen: read() and write() on tmpfs, \
+            "files: {reads}, one page of {}; {mapped}. Resolution: 256 KiB, coarser if more than \
+             {MAX_FILE_WINDOWS} such windows are cached. Not seen: read() and write() on tmpfs, \
              O_DIRECT, metadata",
             ReadCounter::SHARE
         )
@@ -317,7 +321,7 @@ impl Ready for Files {
 }
 
 struct FileWatch {
-    files: Files,
+    files: WatchedFiles,
     attrs: Attrs,
     turns: SamplingSlices,
     tracer: Option<Tracer>,
@@ -433,7 +437,7 @@ impl FileWatch {
         if now >= self.files.files.read.due() {
             self.files.read_parts()?;
         }
-        let interval = Interval {
+        let interval = FileInterval {
             time: now.since(self.start),
             counted: self.files.counter.is_ok().then_some(self.counts.time),
             window_shift: self.files.files.window_shift,

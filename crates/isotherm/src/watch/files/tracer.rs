@@ -13,7 +13,7 @@ const FEWEST_SAMPLED: u64 = 2048;
 /// Maximum number of accesses per second to record, on average over time: about 40 KB per second.
 const MAX_PER_SECOND: f64 = 8000.0;
 /// Maximum number of accesses in a burst. The kernel's list has room for three times as many.
-const BURST: f64 = 40_000.0;
+const BURST_ACCESSES: f64 = 40_000.0;
 /// Number of accesses after which the sampling becomes coarser, so that long records stay small.
 const MAX_PER_SAMPLING: u64 = 1 << 19;
 /// Maximum number of accesses to files that may or may not be watched. Beyond it, the kernel lists no more accesses to
@@ -24,7 +24,7 @@ const MAX_WAITING_ACCESSES: usize = 1 << 20;
 /// Maximum number of unwatched files to remember.
 const MAX_OTHER_FILES: usize = 50_000;
 /// Time between two readings of the kernel's list.
-const EVERY: Duration = Duration::from_millis(100);
+const READ_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The watched files by their identity for the counter, and the bytes that they have together.
 pub struct TracedFiles {
@@ -63,7 +63,7 @@ impl Tracer {
             since: now,
             read: now,
             sampling,
-            tokens: BURST,
+            tokens: BURST_ACCESSES,
             listed: 0,
             files,
             waiting: Traced::default(),
@@ -74,7 +74,7 @@ impl Tracer {
 
     /// When to call [`Self::read`] next.
     pub fn due(&self) -> Nanos {
-        self.read + EVERY
+        self.read + READ_INTERVAL
     }
 
     /// Reads the kernel's list. Samples fewer pages from now on, if accesses come too fast.
@@ -97,14 +97,14 @@ impl Tracer {
         self.waiting.pages.append(&mut new.pages);
         self.waiting.missing += new.missing;
         let seconds = now.since(std::mem::replace(&mut self.read, now)).as_secs_f64();
-        self.tokens = (self.tokens + seconds * MAX_PER_SECOND).min(BURST) - count as f64;
+        self.tokens = (self.tokens + seconds * MAX_PER_SECOND).min(BURST_ACCESSES) - count as f64;
         self.listed += count;
         let is_enough = (self.files.bytes / PAGE_SIZE) >> (self.sampling + 1) >= FEWEST_SAMPLED;
         let is_long = self.listed > MAX_PER_SAMPLING && is_enough;
         let is_too_much = self.tokens < 0.0 || self.waiting.accesses.len() > MAX_WAITING_ACCESSES;
         if (is_long || is_too_much) && self.sampling < CacheTrace::MAX_SAMPLING {
             self.sampling += 1;
-            (self.listed, self.tokens) = (0, BURST / 2.0);
+            (self.listed, self.tokens) = (0, BURST_ACCESSES / 2.0);
             counter.set_sampling(self.sampling);
             self.waiting.accesses.retain(|a| a.rarity >= self.sampling);
         }

@@ -13,7 +13,7 @@ const MAX_LOST_SHARE: f64 = 0.0015;
 const TURN_LENGTH: Duration = Duration::from_millis(500);
 const MIN_ON_TIME: Duration = Duration::from_millis(4);
 /// While accesses are counted, their rate is checked this often: after a pause, many of them may begin at any time.
-const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+const RATE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// A shorter time does not show the rate: a turn may end just after a check.
 const MIN_CHECKED_TIME: Duration = Duration::from_millis(1);
 /// Maximum growth of the share from one check to the next, so that a short pause does not make the next accesses expensive.
@@ -65,14 +65,14 @@ impl SamplingSlices {
 
     /// The time at which [`Self::is_on`] or [`Self::is_check_due`] may change.
     pub fn next(&self, now: Nanos) -> Nanos {
-        let check = self.checked + CHECK_INTERVAL;
+        let check = self.checked + RATE_CHECK_INTERVAL;
         let all = [self.on, self.off, self.end, check.min(self.end)];
         all.into_iter().filter(|at| *at > now).min().unwrap_or(self.end)
     }
 
     /// While it is on: whether to call [`Self::set_share`] at `now`, before [`Self::is_on`].
     pub fn is_check_due(&self, now: Nanos) -> bool {
-        now >= self.end || now >= self.checked + CHECK_INTERVAL
+        now >= self.end || now >= self.checked + RATE_CHECK_INTERVAL
     }
 
     /// Counting begins at `now`, which may be later than planned.
@@ -159,7 +159,7 @@ mod tests {
         let late = Nanos(1) + TURN_LENGTH + ms(200);
         assert!(turns.is_on(late));
         turns.begun(late);
-        assert_eq!(turns.next(late), late + CHECK_INTERVAL);
+        assert_eq!(turns.next(late), late + RATE_CHECK_INTERVAL);
     }
 
     #[test]

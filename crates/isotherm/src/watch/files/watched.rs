@@ -21,7 +21,7 @@ pub const WINDOW_SHIFT: u32 = 6;
 const MAX_MARKS_SHIFT: u32 = 8;
 
 /// The observed accesses of an interval.
-pub struct Interval<'a> {
+pub struct FileInterval<'a> {
     /// its length
     pub time: Duration,
     /// the part of it in which accesses were counted; `None` if they cannot be
@@ -57,7 +57,7 @@ impl Access {
     }
 
     /// Whether a window was accessed while accesses were counted.
-    fn is_marked(self, interval: &Interval<'_>, file: u64, number: u64) -> bool {
+    fn is_marked(self, interval: &FileInterval<'_>, file: u64, number: u64) -> bool {
         let Some(counter) = interval.counter.filter(|_| self != Access::Mapped) else {
             return false;
         };
@@ -207,7 +207,7 @@ impl WatchedFile {
     }
 
     /// Adds an interval, and appends the targets of the snapshot, each with at most `max` regions if possible.
-    pub fn observe(&mut self, interval: &Interval<'_>, max: usize, out: &mut Vec<TargetView>) {
+    pub fn observe(&mut self, interval: &FileInterval<'_>, max: usize, out: &mut Vec<TargetView>) {
         let Some(file) = &self.file else { return };
         let id = file.id();
         let counts = interval.counts.get(&id).map(Vec::as_slice).unwrap_or_default();
@@ -389,7 +389,7 @@ impl Observing {
 
 #[cfg(test)]
 mod tests {
-    use isotherm_core::{Pages, Rate};
+    use isotherm_core::{Rate, UnknownPages};
 
     use super::*;
 
@@ -403,7 +403,7 @@ mod tests {
             rate: Rate { hz, low: hz, high: hz },
             touched_bp: if hz > 0.0 { 10_000 } else { 0 },
             resident_bp: 10_000,
-            unknown_bp: Pages::default(),
+            unknown_bp: UnknownPages::default(),
             support: None,
         };
         MappedRegion { pid, range, region: Some(region) }

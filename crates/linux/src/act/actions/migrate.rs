@@ -9,7 +9,7 @@ use crate::act::memory::ProcessMemory;
 use crate::act::operation::Operation;
 use crate::act::pieces::{Piece, nodes, pages_of};
 use crate::act::progress::{Failures, Reply, StepResult};
-use crate::numa::{self, Layout, MoveResult, NumaError, node_of};
+use crate::numa::{self, MoveResult, NumaError, ProcessLayout, node_of};
 
 /// The rule: nodes share by weight, page by page number.
 pub(in crate::act) fn weights(to: &Destinations) -> Result<NodeWeights, String> {
@@ -47,7 +47,7 @@ impl Operation for Migrate {
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError> {
         let (process, all) = (&memory.process, pages_of(pieces));
         let none = |why| Ok(Reply::Counted(StepResult::of(0, all, why)));
-        let mut layout = match Layout::of(&process.root, process.pid) {
+        let mut layout = match ProcessLayout::of(&process.root, process.pid) {
             Ok(layout) => layout,
             Err(e) => return none(unattached(&e).ok_or_else(|| failed(e))?),
         };
@@ -78,7 +78,7 @@ impl Operation for Migrate {
 impl Migrate {
     fn home(&self, piece: &Piece) -> u32 {
         let order = piece.pages.trailing_zeros();
-        node_of(&self.0, piece.area, numa::Piece { start: piece.start, order })
+        node_of(&self.0, piece.area, numa::MovablePiece { start: piece.start, order })
     }
 }
 

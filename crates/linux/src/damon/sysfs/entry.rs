@@ -269,14 +269,14 @@ fn is_busy(e: &io::Error) -> bool {
 }
 
 /// The first kernel with DAMON's files in sysfs.
-const FIRST: &str = "5.18, built with CONFIG_DAMON_SYSFS,";
+const FIRST_KERNEL: &str = "5.18, built with CONFIG_DAMON_SYSFS,";
 
 /// Reads the entry at `path`.
 ///
 /// # Errors
 /// Those of [`Entry::read`].
 pub fn read<T: Entry>(path: &Path) -> Result<T, SysfsError> {
-    T::read(&Place { path: path.to_owned(), since: FIRST })
+    T::read(&Place { path: path.to_owned(), since: FIRST_KERNEL })
 }
 
 /// Writes the entry at `path`.
@@ -284,5 +284,5 @@ pub fn read<T: Entry>(path: &Path) -> Result<T, SysfsError> {
 /// # Errors
 /// Those of [`Entry::write`].
 pub fn write<T: Entry>(path: &Path, value: &T) -> Result<(), SysfsError> {
-    value.write(&Place { path: path.to_owned(), since: FIRST })
+    value.write(&Place { path: path.to_owned(), since: FIRST_KERNEL })
 }

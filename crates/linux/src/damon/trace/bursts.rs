@@ -10,7 +10,7 @@ use crate::damon::results::AggregationResult;
 
 /// One thread writes all events of a result at once. It may change its CPU in between, and isotherm reads the
 /// buffer of another CPU a little later: so it waits this long.
-const SETTLE: Duration = Duration::from_millis(10);
+const SETTLE_TIME: Duration = Duration::from_millis(10);
 /// Maximal number of pending events.
 const MAX_PENDING: usize = 1 << 20;
 
@@ -56,8 +56,8 @@ impl Bursts {
             let whole = whole(self.pending.get(..len)?, last);
             // A kdamond that pauses between its targets will continue; but a target may also have ended.
             let settle = match &whole {
-                Some(result) if self.has_all(result) => SETTLE,
-                _ => SETTLE.max(interval / 4),
+                Some(result) if self.has_all(result) => SETTLE_TIME,
+                _ => SETTLE_TIME.max(interval / 4),
             };
             // A later event also shows that this result is complete.
             if len == self.pending.len() && now < last + settle {

@@ -6,8 +6,8 @@
 use isotherm_core::{AddrRange, MappingKind, OpsError, PAGE_SIZE, PageMask, align_down};
 
 use crate::ops::clear::advise_cold;
-use crate::ops::process::Process;
-use crate::ops::shape::{Pages, plan};
+use crate::ops::process::VaddrTarget;
+use crate::ops::shape::{WindowPages, plan};
 use crate::ops::window::resident_and_young;
 use crate::sys::monotonic;
 use crate::walker::{Walker, Want, in_blocks};
@@ -24,7 +24,7 @@ const MAX_SEARCHED_TABLES: usize = 64;
 /// private pages with a large distance flushes everything.
 pub(super) fn flush(
     walker: &mut Walker,
-    process: &mut Process,
+    process: &mut VaddrTarget,
     soft_dirty: bool,
 ) -> Result<bool, OpsError> {
     if !soft_dirty && process.refs.as_mut().is_some_and(|refs| refs.flush().is_ok()) {
@@ -36,7 +36,7 @@ pub(super) fn flush(
 /// The same, without `clear_refs`.
 pub(crate) fn flush_by_advice(
     walker: &mut Walker,
-    process: &mut Process,
+    process: &mut VaddrTarget,
 ) -> Result<bool, OpsError> {
     let Some((range, young)) = far_apart(walker, process)? else { return Ok(false) };
     process.note_touched(align_down(range.start, HUGE_SIZE), &young, monotonic());
@@ -48,7 +48,7 @@ pub(crate) fn flush_by_advice(
 /// young pages of the block that contains it.
 fn far_apart(
     walker: &mut Walker,
-    process: &mut Process,
+    process: &mut VaddrTarget,
 ) -> Result<Option<(AddrRange, PageMask)>, OpsError> {
     use MappingKind::{Anonymous, Heap, Stack};
     let private = process.mappings.iter().filter(|m| {
@@ -75,7 +75,7 @@ fn far_apart(
         let single = |i| answer.folio(i).is_some_and(|f| f.mapped == 1);
         let young = young.and(&PageMask::of(pages, single));
         let level = answer.level;
-        let pages = Pages { window: table, area, level, mapped: &mapped, young: &young };
+        let pages = WindowPages { window: table, area, level, mapped: &mapped, young: &young };
         let ranges = plan(&pages, |i| answer.folio(i)).ranges;
         if let Some(&range) = ranges.iter().find(|r| r.len() > CEILING * PAGE_SIZE) {
             let first = (table.start % HUGE_SIZE / PAGE_SIZE) as usize;

@@ -23,7 +23,7 @@ pub(super) struct Frame {
 }
 
 /// Frames per chunk. Most memory of one mapping has adjacent frames.
-const CHUNK: u64 = 16;
+const CHUNK_FRAMES: u64 = 16;
 
 /// The kernel assigns frame numbers, so no attacker can choose them for collisions: Fibonacci hashing is
 /// enough, and ten times faster than the default.
@@ -47,7 +47,7 @@ impl Hasher for FrameHasher {
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     index: HashMap<u64, u32, BuildHasherDefault<FrameHasher>>,
-    chunks: Vec<[Frame; CHUNK as usize]>,
+    chunks: Vec<[Frame; CHUNK_FRAMES as usize]>,
     /// the chunk used last
     last: Option<(u64, u32)>,
 }
@@ -69,8 +69,9 @@ impl Frames {
 
     /// The result for a frame; a frame that was never seen is not mapped.
     pub fn get(&self, frame: u64) -> Frame {
-        let chunk = self.index.get(&(frame / CHUNK)).and_then(|&i| self.chunks.get(i as usize));
-        chunk.and_then(|c| c.get((frame % CHUNK) as usize)).copied().unwrap_or_default()
+        let chunk =
+            self.index.get(&(frame / CHUNK_FRAMES)).and_then(|&i| self.chunks.get(i as usize));
+        chunk.and_then(|c| c.get((frame % CHUNK_FRAMES) as usize)).copied().unwrap_or_default()
     }
 
     /// Frees spare capacity.
@@ -80,7 +81,7 @@ impl Frames {
     }
 
     fn entry(&mut self, frame: u64) -> &mut Frame {
-        let key = frame / CHUNK;
+        let key = frame / CHUNK_FRAMES;
         let at = match self.last {
             Some((k, at)) if k == key => at,
             _ => *self.index.entry(key).or_insert_with(|| {
@@ -89,7 +90,7 @@ impl Frames {
             }),
         };
         self.last = Some((key, at));
-        &mut self.chunks[at as usize][(frame % CHUNK) as usize]
+        &mut self.chunks[at as usize][(frame % CHUNK_FRAMES) as usize]
     }
 }
 

@@ -16,12 +16,12 @@ use isotherm_core::{AddrRange, Cost, Mapping, MappingKind, Nanos, OpsError, PAGE
 
 pub(crate) use self::flush::flush_by_advice;
 use self::frames::{EpochAccess, Frames};
-use super::process::Process;
+use super::process::VaddrTarget;
 use super::survey::{Price, read_blocks};
-use super::targets::Targets;
+use super::targets::ProcessTable;
 use crate::proc::{self, Refs};
 use crate::sys::{monotonic, process_cpu, thread_cpu};
-use crate::walker::{Answer, Plain, Span, Walker, Want, fitting, in_blocks, pages_in_block};
+use crate::walker::{Plain, Span, Walker, Want, WindowAnswer, fitting, in_blocks, pages_in_block};
 use crate::x86::Level;
 
 /// Time from the flush to the first read of an epoch; the second read is at its end.
@@ -29,10 +29,10 @@ const FIRST_READ: Duration = Duration::from_millis(20);
 /// The latest first read, if the processes do not run in the meantime.
 const LATEST_FIRST_READ: Duration = Duration::from_millis(200);
 /// Epochs may use one CPU second per this many seconds.
-const SHARE: u32 = 50;
+const EPOCH_CPU_ONE_IN: u32 = 50;
 const MIN_EPOCH: Duration = Duration::from_secs(1);
 /// Length of the first epoch, so that memory that has just become shared is not unknown for long.
-const FIRST: Duration = Duration::from_millis(200);
+const FIRST_EPOCH: Duration = Duration::from_millis(200);
 /// Shortest epoch where TLBs cannot be flushed: translations then stay cached for some time.
 const MIN_UNFLUSHED_EPOCH: Duration = Duration::from_secs(5);
 const MAX_EPOCH: Duration = Duration::from_secs(60);
@@ -130,7 +130,7 @@ impl Epochs {
             soft_dirty,
             under_way: None,
             complete: None,
-            length: FIRST,
+            length: FIRST_EPOCH,
             busy: 0.0,
             next: Nanos(0),
         }
@@ -175,7 +175,7 @@ impl Epochs {
     pub fn step(
         &mut self,
         walker: &mut Walker,
-        targets: &mut Targets<Process>,
+        targets: &mut ProcessTable<VaddrTarget>,
     ) -> Result<Cost, OpsError> {
         let (now, mut taken) = (monotonic(), Cost::default());
         if let Some(epoch) = &mut self.under_way {
@@ -198,8 +198,8 @@ impl Epochs {
         if now >= self.next {
             self.under_way = self.begin(walker, targets)?;
             if self.under_way.is_none() {
-                self.next = now + FIRST;
-                self.length = FIRST;
+                self.next = now + FIRST_EPOCH;
+                self.length = FIRST_EPOCH;
                 self.complete = None;
             }
         }
@@ -215,7 +215,7 @@ impl Epochs {
     fn begin(
         &self,
         walker: &mut Walker,
-        targets: &mut Targets<Process>,
+        targets: &mut ProcessTable<VaddrTarget>,
     ) -> Result<Option<Epoch>, OpsError> {
         let (cpu, begin) = (thread_cpu(), monotonic());
         let (mut flushed, mut flushes, mut members) = (true, 0, 0);
@@ -255,7 +255,12 @@ impl Epochs {
 impl Epoch {
     /// Just after the flush, processes may have to wait for a CPU, and their hot memory would look cold. So the
     /// first read waits until they have run half as much as usual, at most `LATEST_FIRST_READ`.
-    fn wants_first_read(&self, now: Nanos, busy: f64, targets: &mut Targets<Process>) -> bool {
+    fn wants_first_read(
+        &self,
+        now: Nanos,
+        busy: f64,
+        targets: &mut ProcessTable<VaddrTarget>,
+    ) -> bool {
         let time = now.since(self.since);
         if self.first.is_some() || !self.flushed || time < FIRST_READ {
             return false;
@@ -283,7 +288,7 @@ impl Epoch {
         &mut self,
         last: bool,
         walker: &mut Walker,
-        targets: &mut Targets<Process>,
+        targets: &mut ProcessTable<VaddrTarget>,
     ) -> Result<Read, OpsError> {
         let time = monotonic().since(self.since);
         let ran = cpu_in_epoch(targets);
@@ -313,7 +318,7 @@ impl Epoch {
     fn note(
         &mut self,
         range: AddrRange,
-        answer: &Answer<'_>,
+        answer: &WindowAnswer<'_>,
         zero: &[u64],
         touched: EpochAccess,
         last: bool,
@@ -341,16 +346,16 @@ impl Epoch {
 /// The length of the next epoch after one that used `cost` CPU time, including that of the processes.
 pub(super) fn length(cost: Duration, flushed: bool) -> Duration {
     let shortest = if flushed { MIN_EPOCH } else { MIN_UNFLUSHED_EPOCH };
-    cost.saturating_mul(SHARE).clamp(shortest, MAX_EPOCH)
+    cost.saturating_mul(EPOCH_CPU_ONE_IN).clamp(shortest, MAX_EPOCH)
 }
 
 /// CPU time that the processes of the epoch have used since it began.
-fn cpu_in_epoch(targets: &mut Targets<Process>) -> Duration {
+fn cpu_in_epoch(targets: &mut ProcessTable<VaddrTarget>) -> Duration {
     let members = targets.all().filter(|p| !p.in_epoch.is_empty());
     members.filter_map(|p| process_cpu(p.pid)?.checked_sub(p.ran_at_flush)).sum()
 }
 
-impl Process {
+impl VaddrTarget {
     /// The areas that epochs cover; none if the bits of this process cannot be cleared at once.
     ///
     /// Clearing the bits of files does not affect private memory. Private memory is cleared only where a flush

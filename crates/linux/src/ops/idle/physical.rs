@@ -10,7 +10,7 @@ use isotherm_core::{
 use super::process::IdleError;
 use super::tracking::{Tracking, Window};
 use crate::ops::annotate::mapping_at;
-use crate::physical::Stretch;
+use crate::physical::RamRange;
 use crate::sys::CpuLaps;
 
 /// The largest range of one ask, in bytes.
@@ -29,15 +29,15 @@ pub struct Physical {
 
 impl Physical {
     /// The only target.
-    pub const TARGET: TargetId = TargetId(0);
+    pub const PHYSICAL_TARGET: TargetId = TargetId(0);
 
     /// An operations set for `memory`: sorted and disjoint, as [`crate::physical_memory`] returns it. Memory
     /// that is plugged in later is not observed.
     ///
     /// # Errors
     /// If the kernel does not track idle pages, or isotherm does not run as root.
-    pub fn new(root: &Path, memory: &[Stretch]) -> Result<Self, IdleError> {
-        let mappings = memory.iter().map(Stretch::mapping).collect();
+    pub fn new(root: &Path, memory: &[RamRange]) -> Result<Self, IdleError> {
+        let mappings = memory.iter().map(RamRange::mapping).collect();
         Ok(Physical { tracking: Tracking::open(root)?, mappings, cpu: CpuLaps::begin() })
     }
 
@@ -53,7 +53,7 @@ impl Physical {
 }
 
 fn is_known(target: TargetId) -> Result<(), OpsError> {
-    if target == Physical::TARGET { Ok(()) } else { Err(OpsError::NoTarget(target)) }
+    if target == Physical::PHYSICAL_TARGET { Ok(()) } else { Err(OpsError::NoTarget(target)) }
 }
 
 impl Look for Physical {
@@ -95,7 +95,7 @@ mod tests {
         std::fs::create_dir(root.path().join("proc")).unwrap();
         std::fs::write(root.path().join("proc/kpageflags"), (1u64 << 5).to_ne_bytes().repeat(1024))
             .unwrap();
-        let stretch = |start, end| Stretch {
+        let stretch = |start, end| RamRange {
             range: AddrRange::new(start, end),
             node: 1,
             zone: "Normal".into(),
@@ -105,7 +105,10 @@ mod tests {
         std::fs::write(dir.join("bitmap"), [0; 128]).unwrap();
         let mut ops = Physical::new(root.path(), &memory).unwrap();
         let mut mappings = Vec::new();
-        assert_eq!(ops.mappings(Physical::TARGET, &mut mappings).unwrap(), Liveness::Alive);
+        assert_eq!(
+            ops.mappings(Physical::PHYSICAL_TARGET, &mut mappings).unwrap(),
+            Liveness::Alive
+        );
         assert!(mappings.len() == 2 && mappings.iter().all(|m| &*m.name == "node 1 Normal"));
         let asks = [
             (0x2000, 0x4000),
@@ -115,7 +118,7 @@ mod tests {
             (0x9000, 0x30_0000),
         ];
         let ask = |(start, end)| Ask {
-            target: Physical::TARGET,
+            target: Physical::PHYSICAL_TARGET,
             range: AddrRange { start, end },
             clear: true,
         };

@@ -11,7 +11,7 @@ use super::tracking::{Tracking, Window};
 use crate::ops::held::AttachError;
 use crate::ops::processes::{Hold, hold_by_targets};
 use crate::ops::procfs_process::ProcfsProcess;
-use crate::ops::targets::Targets;
+use crate::ops::targets::ProcessTable;
 use crate::proc::{Pagemap, ProcError};
 use crate::sys::{CpuLaps, OwnPages, monotonic};
 use crate::walker::own_pid;
@@ -36,7 +36,7 @@ pub enum IdleError {
 pub struct Idle {
     tracking: Tracking,
     root: PathBuf,
-    targets: Targets<ProcfsProcess>,
+    targets: ProcessTable<ProcfsProcess>,
     cpu: CpuLaps,
 }
 
@@ -55,7 +55,7 @@ impl Idle {
             return Err(IdleError::NoFrames);
         }
         let root = root.to_owned();
-        Ok(Idle { tracking, root, targets: Targets::default(), cpu: CpuLaps::begin() })
+        Ok(Idle { tracking, root, targets: ProcessTable::default(), cpu: CpuLaps::begin() })
     }
 }
 

@@ -6,9 +6,9 @@ use isotherm_core::{AddrRange, BLOCK_SIZE, Cleared, Nanos, OpsError, PageMask, U
 use super::folios::sort_folios;
 use super::runs::{BRIDGED_BYTES, Runs};
 use crate::ops::clear::advise_cold;
-use crate::ops::process::Process;
+use crate::ops::process::VaddrTarget;
 use crate::sys::monotonic;
-use crate::walker::{Plain, RawBlock, Reader, Span, Walker, in_blocks, pages_in_block};
+use crate::walker::{Plain, RawBlock, Span, SpanReader, Walker, in_blocks, pages_in_block};
 
 /// Ranges cleared between two time stamps: each takes at most half a millisecond.
 const WINDOWS_PER_CALL: usize = 4;
@@ -52,13 +52,13 @@ struct ClearSpan {
 /// Clears the accessed bits of `runs`: see [`isotherm_core::Survey::clear`].
 pub(crate) fn clear(
     walker: &mut Walker,
-    process: &mut Process,
+    process: &mut VaddrTarget,
     runs: &[AddrRange],
     out: &mut Vec<Cleared>,
 ) -> Result<ClearCost, OpsError> {
     let stretches = stretches(process, runs);
     let spans: Vec<Span> = stretches.iter().map(|s| s.span).collect();
-    let mut reader = Reader::new(&spans);
+    let mut reader = SpanReader::new(&spans);
     let mut cost = ClearCost::default();
     let mut blocks = Vec::new();
     loop {
@@ -79,7 +79,7 @@ pub(crate) fn clear(
 }
 
 /// Joins near runs of the same area: only pages between runs of one area can be covered without harm.
-fn stretches(process: &Process, runs: &[AddrRange]) -> Vec<ClearSpan> {
+fn stretches(process: &VaddrTarget, runs: &[AddrRange]) -> Vec<ClearSpan> {
     let mut out: Vec<ClearSpan> = Vec::new();
     for run in runs {
         let Some(mapping) = process.mapping_at(run.start) else { continue };
@@ -112,7 +112,7 @@ fn are_near(before: AddrRange, after: AddrRange) -> bool {
 }
 
 /// Classifies all pages except those of folios that are not plain.
-fn sort(process: &mut Process, block: RawBlock, stretch: &ClearSpan) -> ClassifiedBlock {
+fn sort(process: &mut VaddrTarget, block: RawBlock, stretch: &ClearSpan) -> ClassifiedBlock {
     let whole = AddrRange::new(block.start, block.start + BLOCK_SIZE);
     let first = stretch.runs.partition_point(|r| r.end <= whole.start);
     let runs = stretch.runs.get(first..).unwrap_or_default();
@@ -170,7 +170,7 @@ impl ClassifiedBlock {
 /// Clears the wanted pages. If a range fails, it is tried again block by block, and pages that still fail
 /// become unknown.
 fn clear_wanted(
-    process: &Process,
+    process: &VaddrTarget,
     sorted: &mut [ClassifiedBlock],
     cost: &mut ClearCost,
 ) -> Result<(), OpsError> {

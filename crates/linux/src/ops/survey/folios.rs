@@ -3,9 +3,9 @@
 use isotherm_core::{AddrRange, BLOCK_SIZE, OpsError, PAGE_SIZE, PageMask, Unknown};
 
 use super::clear::ClassifiedBlock;
-use crate::ops::process::Process;
+use crate::ops::process::VaddrTarget;
 use crate::ops::shape::{is_whole, whole};
-use crate::walker::{Answer, Walker, Want, fitting, pages_in_block};
+use crate::walker::{Walker, Want, WindowAnswer, fitting, pages_in_block};
 use crate::x86::{Folio, Level};
 
 /// Pages of a block that are not plain.
@@ -33,7 +33,7 @@ pub(crate) struct Behind {
 /// page is mapped now.
 pub(crate) fn behind(
     walker: &mut Walker,
-    process: &mut Process,
+    process: &mut VaddrTarget,
     asked: &[Special],
 ) -> Result<Vec<Option<Behind>>, OpsError> {
     let mut out = Vec::with_capacity(asked.len());
@@ -58,7 +58,7 @@ impl Special {
         AddrRange::new(self.block, self.block + BLOCK_SIZE)
     }
 
-    fn behind(&self, process: &mut Process, answer: &Answer<'_>) -> Option<Behind> {
+    fn behind(&self, process: &mut VaddrTarget, answer: &WindowAnswer<'_>) -> Option<Behind> {
         if answer.level != Level::Pte {
             return None;
         }
@@ -81,7 +81,7 @@ impl Special {
     }
 
     /// The pages that are mapped more than once.
-    fn shared(&self, process: &mut Process, answer: &Answer<'_>) -> PageMask {
+    fn shared(&self, process: &mut VaddrTarget, answer: &WindowAnswer<'_>) -> PageMask {
         let mapped = |page| answer.folio(page).map(|f| f.mapped);
         // Pages of the block outside of the area are no evidence about it.
         let noted = (pages_in_block(self.block, self.area), self.area.start);
@@ -89,7 +89,7 @@ impl Special {
     }
 
     /// The pages of the folio that contains `page`, if all of them are mapped here, in order.
-    fn pages_of(&self, page: usize, folio: Folio, answer: &Answer<'_>) -> Option<PageMask> {
+    fn pages_of(&self, page: usize, folio: Folio, answer: &WindowAnswer<'_>) -> Option<PageMask> {
         if folio.order == 0 {
             return Some(PageMask::span(page, page + 1));
         }
@@ -105,7 +105,7 @@ impl Special {
 /// Classifies the pages of `sorted` that are not plain.
 pub(super) fn sort_folios(
     walker: &mut Walker,
-    process: &mut Process,
+    process: &mut VaddrTarget,
     sorted: &mut [ClassifiedBlock],
 ) -> Result<(), OpsError> {
     let open = sorted.iter_mut().map(|s| (s.special(), s));

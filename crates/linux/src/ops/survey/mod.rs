@@ -15,10 +15,10 @@ pub(crate) use self::clear::clear;
 pub(crate) use self::folios::{Behind, Special, behind};
 pub(super) use self::pressure::PressureCache;
 pub(super) use self::price::Price;
-use super::process::Process;
+use super::process::VaddrTarget;
 use super::vaddr::Vaddr;
 use crate::sys::monotonic;
-use crate::walker::{Plain, RawBlock, Reader, Span, Walker, Want, pages_in_block};
+use crate::walker::{Plain, RawBlock, Span, SpanReader, Walker, Want, pages_in_block};
 use crate::x86::Level;
 
 impl Survey for Vaddr {
@@ -62,7 +62,7 @@ impl Survey for Vaddr {
         let spans: Vec<Span> =
             ranges.iter().map(|&range| Span { range, plain: Plain::Nowhere }).collect();
         let process = self.targets.get(target)?;
-        let mut reader = Reader::new(&spans).with_a_young_sample(nth).at_most(1);
+        let mut reader = SpanReader::new(&spans).with_a_young_sample(nth).at_most(1);
         let mut blocks = self.walker.room();
         let mut goes_on = true;
         while goes_on && blocks.is_empty() {
@@ -123,11 +123,11 @@ pub(super) fn measure_price() {
 /// Reads the blocks of `spans` while the process is unchanged; returns whether it still is.
 pub(crate) fn read_blocks(
     walker: &mut Walker,
-    process: &Process,
+    process: &VaddrTarget,
     spans: &[Span],
     mut each: impl FnMut(&RawBlock),
 ) -> Result<bool, OpsError> {
-    let mut reader = Reader::new(spans);
+    let mut reader = SpanReader::new(spans);
     let mut blocks = walker.room();
     let is_same = loop {
         blocks.clear();

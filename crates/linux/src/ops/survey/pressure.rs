@@ -15,13 +15,13 @@ use crate::proc::{self, pid_file, read_up_to};
 const PLENTY_DIVISOR: u64 = 10;
 
 /// Values older than this are read again.
-const MAX_AGE: Duration = Duration::from_millis(100);
+const MAX_READING_AGE: Duration = Duration::from_millis(100);
 /// The same limit while no task of the machine has waited for memory.
 const MAX_AGE_IF_CALM: Duration = Duration::from_secs(5);
 /// A cgroup is forgotten this long after its last use.
 const KEEP_UNUSED: Duration = Duration::from_secs(60);
 /// Largest size of `/proc/PID/cgroup` that is read, in bytes.
-const MAX_GROUPS: u64 = 64 << 10;
+const MAX_CGROUP_FILE_BYTES: u64 = 64 << 10;
 
 /// The pressure on processes, cached by the contents of `/proc/PID/cgroup`: hundreds of processes of one cgroup
 /// are under the same pressure, and reading it opens a dozen files.
@@ -100,8 +100,11 @@ impl PressureCache {
     /// The memory pressure on process `pid` at `now`.
     pub fn get(&mut self, pid: i32, now: Nanos) -> Option<Pressure> {
         let root = &self.root;
-        let groups = read_up_to(&pid_file(root, pid, "cgroup"), MAX_GROUPS).unwrap_or_default();
-        if let Some(known) = self.of.get(&groups).filter(|known| now.since(known.at) <= MAX_AGE) {
+        let groups =
+            read_up_to(&pid_file(root, pid, "cgroup"), MAX_CGROUP_FILE_BYTES).unwrap_or_default();
+        if let Some(known) =
+            self.of.get(&groups).filter(|known| now.since(known.at) <= MAX_READING_AGE)
+        {
             return known.pressure;
         }
         let waited = self.waits.some();

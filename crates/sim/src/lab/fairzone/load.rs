@@ -6,7 +6,7 @@ use crate::workload::{Workload, WorkloadError};
 /// See the head of this file.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Load {
+pub enum LabLoad {
     /// files that are read and written
     Streams(Streams),
     /// memory that is touched
@@ -25,7 +25,7 @@ pub enum LoadError {
     Workload(#[from] WorkloadError),
 }
 
-impl Load {
+impl LabLoad {
     /// Parses a workload of either kind: one with regions describes memory.
     ///
     /// # Errors
@@ -33,17 +33,17 @@ impl Load {
     pub fn parse(text: &str) -> Result<Self, LoadError> {
         let table: toml::Table = toml::from_str(text).map_err(StreamsError::Toml)?;
         if table.contains_key("region") {
-            return Ok(Load::Process(Workload::parse(text)?));
+            return Ok(LabLoad::Process(Workload::parse(text)?));
         }
-        Ok(Load::Streams(Streams::parse(text)?))
+        Ok(LabLoad::Streams(Streams::parse(text)?))
     }
 
     /// Its description, in one line.
     #[must_use]
     pub fn about(&self) -> &str {
         match self {
-            Load::Streams(s) => &s.about,
-            Load::Process(w) => &w.about,
+            LabLoad::Streams(s) => &s.about,
+            LabLoad::Process(w) => &w.about,
         }
     }
 
@@ -51,8 +51,8 @@ impl Load {
     #[must_use]
     pub fn threads(&self) -> Vec<u32> {
         match self {
-            Load::Streams(s) => s.threads.clone(),
-            Load::Process(_) => vec![1],
+            LabLoad::Streams(s) => s.threads.clone(),
+            LabLoad::Process(_) => vec![1],
         }
     }
 }

@@ -15,18 +15,18 @@ use serde::Serialize;
 
 use crate::paged::MachineSpec;
 
-pub use load::{Load, LoadError};
+pub use load::{LabLoad, LoadError};
 pub use properties::{Property, properties};
-pub use published::{Source, published};
+pub use published::{FigureSource, published};
 pub use run::{LabError, PhaseFigures, Run, ZoneFigures, run};
 pub use scenarios::{PolicyOutcome, Scenario, scenarios};
 pub use streams::{StreamPhase, Streams, StreamsError};
 pub use text::{properties_text, scenarios_text};
 
 /// The default machine.
-pub const MACHINE: &str = include_str!("../../../lab/8-gib.toml");
+pub const MACHINE_TOML: &str = include_str!("../../../lab/8-gib.toml");
 /// The default workload.
-pub const STREAMS: &str = include_str!("../../../lab/tiobench.toml");
+pub const STREAMS_TOML: &str = include_str!("../../../lab/tiobench.toml");
 
 /// Version of the formats: `docs/abi/testing/lab.md`.
 const SCHEMA_VERSION: u32 = 1;
@@ -49,7 +49,7 @@ pub struct Fairzone {
 impl Fairzone {
     /// The runs of a workload on a machine.
     #[must_use]
-    pub fn new(seed: u64, machine: &MachineSpec, load: &Load, runs: Vec<Run>) -> Self {
+    pub fn new(seed: u64, machine: &MachineSpec, load: &LabLoad, runs: Vec<Run>) -> Self {
         let (machine, workload) = (machine.about.clone(), load.about().to_owned());
         Fairzone { schema_version: SCHEMA_VERSION, seed, machine, workload, runs }
     }

@@ -45,14 +45,14 @@ pub fn parse(text: &str) -> Result<Rules, RulesError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_mm::{Generation, LruScope};
+    use isotherm_mm::{LruScope, WatermarkRule};
 
     #[test]
     fn rules_from_a_file() {
         let text = "fair = 'v1'\nlru = 'node'\nwatermarks = { scale = 100 }\nswappiness = 10";
         let rules = parse(text).unwrap();
         assert_eq!((rules.fair, rules.lru), (Fair::V1, LruScope::Node));
-        assert_eq!(rules.watermarks, Generation::Scale(100));
+        assert_eq!(rules.watermarks, WatermarkRule::Scale(100));
         for bad in ["swappiness = 101", "watermarks = { scale = 0 }", "fare = 'v1'", "fair = 'v2'"]
         {
             assert!(parse(bad).is_err(), "{bad}");

@@ -1,11 +1,11 @@
 //! Properties of the policies, tested on random machines.
 
 use isotherm_mm::{
-    Fair, Layout, LayoutError, LruType, Memory, Request, Rules, ZoneBalance, ZoneKind,
+    AllocRequest, Fair, Layout, LayoutError, LruType, Memory, Rules, ZoneBalance, ZoneKind,
 };
 use serde::Serialize;
 
-use super::load::Load;
+use super::load::LabLoad;
 use super::run::{LabError, run};
 use super::streams::{StreamPhase, Streams};
 use crate::paged::{DiskSpec, MachineSpec, NodeSpec, StreamOrder, ZoneSpec};
@@ -13,7 +13,7 @@ use crate::random::{below, mix};
 use crate::workload::Op;
 
 /// Tolerance of a share.
-const SHARE: f64 = 0.03;
+const SHARE_TOLERANCE: f64 = 0.03;
 /// Minimum relative gain in speed that counts as a gain.
 const GAIN: f64 = 0.05;
 /// Maximum relative difference in speed that counts as no change.
@@ -101,7 +101,7 @@ impl Drawn {
         let layout = Layout::single(self.cpus, &self.zones());
         let mut memory = Memory::new(&layout, fair.rules())?;
         for i in 0..u64::try_from(2 * layout.managed()).unwrap_or(0) {
-            let request = Request {
+            let request = AllocRequest {
                 cpu: u32::try_from(i % u64::from(self.cpus)).unwrap_or(0),
                 node: 0,
                 class: ZoneKind::Normal,
@@ -139,7 +139,7 @@ impl Drawn {
             threads: vec![1],
             phases: vec![phase(Op::Write, false), phase(Op::Read, drop_caches)],
         };
-        let run = run(&spec, ("", rules), &Load::Streams(streams), 1, self.seed)?;
+        let run = run(&spec, ("", rules), &LabLoad::Streams(streams), 1, self.seed)?;
         Ok(run.phases.last().map_or(0.0, |p| p.mb_s))
     }
 
@@ -175,7 +175,10 @@ fn is_fair(d: &Drawn, fair: Fair) -> Result<(bool, String), LabError> {
     let pages = allocated(&memory);
     let share = pages[1] as f64 / (pages[1] + pages[2]) as f64;
     let by_size = d.dma32 as f64 / (d.dma32 + d.normal) as f64;
-    Ok(((share - by_size).abs() < SHARE, format!("DMA32 got {share:.3} and has {by_size:.3}")))
+    Ok((
+        (share - by_size).abs() < SHARE_TOLERANCE,
+        format!("DMA32 got {share:.3} and has {by_size:.3}"),
+    ))
 }
 
 fn resets_less(d: &Drawn) -> Result<(bool, String), LabError> {

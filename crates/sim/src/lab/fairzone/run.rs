@@ -6,10 +6,12 @@ use isotherm_core::PAGE_SIZE;
 use isotherm_mm::{AllocStats, OutOfMemory, Rules, ZoneStats};
 use serde::Serialize;
 
-use super::load::Load;
+use super::load::LabLoad;
 use super::streams::{StreamPhase, Streams};
-use crate::paged::{Counts, MachineSpec, PagedMachine, Populate, SpecError, Stream, Task, Toucher};
-use crate::workload::{Layout, Phase, Workload};
+use crate::paged::{
+    MachineSpec, PageEvents, PagedMachine, Populate, SpecError, Stream, Task, Toucher,
+};
+use crate::workload::{Phase, Workload, WorkloadLayout};
 
 /// Length of the intervals over which ages of reclaimed pages are averaged, in ns.
 const AGE_STEP_NS: u64 = 2_000_000_000;
@@ -53,7 +55,7 @@ pub struct PhaseFigures {
     /// share of the pages read that were in memory, in percent
     pub hits_percent: f64,
     /// pages that came from the disk, were written, faulted in
-    pub counts: Counts,
+    pub counts: PageEvents,
     /// results of allocations
     pub allocator: AllocStats,
     /// resets of the batches per 1000 allocations
@@ -90,15 +92,15 @@ pub struct ZoneFigures {
 pub fn run(
     spec: &MachineSpec,
     (policy, rules): (&str, Rules),
-    load: &Load,
+    load: &LabLoad,
     threads: u32,
     seed: u64,
 ) -> Result<Run, LabError> {
     let mut machine = PagedMachine::new(spec, rules, seed)?;
     machine.keep_ages(AGE_STEP_NS);
     let phases = match load {
-        Load::Streams(streams) => run_streams(&mut machine, streams, threads)?,
-        Load::Process(workload) => run_process(&mut machine, workload, seed)?,
+        LabLoad::Streams(streams) => run_streams(&mut machine, streams, threads)?,
+        LabLoad::Process(workload) => run_process(&mut machine, workload, seed)?,
     };
     let zones = 0..machine.memory().zones().len();
     let course = |z| machine.ages().map_or(Vec::new(), |a| a.course(z).collect());
@@ -145,7 +147,7 @@ fn run_process(
     workload: &Workload,
     seed: u64,
 ) -> Result<Vec<PhaseFigures>, LabError> {
-    let layout = Layout::new(workload, seed);
+    let layout = WorkloadLayout::new(workload, seed);
     let pages = usize::try_from(layout.len() / PAGE_SIZE).unwrap_or(usize::MAX);
     let process = machine.add_process(pages);
     let before = Before::of(machine);
@@ -164,7 +166,7 @@ fn run_process(
 fn touchers(
     machine: &PagedMachine,
     process: usize,
-    of: (&Workload, &Layout),
+    of: (&Workload, &WorkloadLayout),
     phase: &Phase,
 ) -> Vec<Box<dyn Task>> {
     let accesses = phase.accesses.iter().flat_map(|a| (0..a.threads).map(move |t| (a, t)));
@@ -178,7 +180,7 @@ fn touchers(
 /// The state at the start of a phase.
 struct Before {
     now: u64,
-    counts: Counts,
+    counts: PageEvents,
     stats: AllocStats,
     zones: Vec<ZoneStats>,
 }

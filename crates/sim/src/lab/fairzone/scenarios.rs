@@ -1,6 +1,8 @@
 //! States that the mails of the seed discuss, and the behaviour of each policy in them.
 
-use isotherm_mm::{FAIR, Fair, Layout, LayoutError, LruType, Memory, Request, Rules, ZoneKind};
+use isotherm_mm::{
+    AllocRequest, FAIR, Fair, Layout, LayoutError, LruType, Memory, Rules, ZoneKind,
+};
 use serde::Serialize;
 
 /// Allocations in a scenario.
@@ -107,7 +109,7 @@ fn scenario(
 fn outcome(fair: Fair, memory: &mut Memory, cpus: u32, allocations: u32) -> PolicyOutcome {
     let (stats, zones) = (*memory.stats(), allocated(memory));
     for i in 0..allocations {
-        let request = Request {
+        let request = AllocRequest {
             cpu: i % cpus,
             node: 0,
             class: ZoneKind::Normal,

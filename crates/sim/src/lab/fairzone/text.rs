@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use super::published::{Source, published};
+use super::published::{FigureSource, published};
 use super::run::{PhaseFigures, Run, ZoneFigures};
 use super::{Fairzone, Property, Scenario};
 
 /// Width of the first column, and of a column of numbers, in characters.
-const NAME: usize = 24;
+const NAME_WIDTH: usize = 24;
 const COLUMN: usize = 11;
 
 impl Fairzone {
@@ -77,7 +77,7 @@ impl Fairzone {
         };
         let other = |policy: &str| {
             let (mb_s, source) = published(policy, phase, threads)?;
-            Some(format!("{mb_s:.2}{}", if source == Source::Seed { "" } else { "*" }))
+            Some(format!("{mb_s:.2}{}", if source == FigureSource::Seed { "" } else { "*" }))
         };
         let mut out =
             line(&format!("{phase}-{threads}"), policies, |p| rate(p).map(|r| format!("{r:.2}")));
@@ -96,7 +96,7 @@ fn head(name: &str, columns: &[&str]) -> String {
 }
 
 fn line(name: &str, columns: &[&str], value: impl Fn(&str) -> Option<String>) -> String {
-    let name_width = NAME + name.len() - name.trim_start_matches('\n').len();
+    let name_width = NAME_WIDTH + name.len() - name.trim_start_matches('\n').len();
     let mut out = format!("{name:<name_width$}");
     for column in columns {
         let _ = write!(out, "{:>COLUMN$}", value(column).unwrap_or_else(|| "-".to_owned()));
@@ -191,7 +191,7 @@ pub fn properties_text(properties: &[Property]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::fairzone::{Load, STREAMS, policies, run};
+    use crate::lab::fairzone::{LabLoad, STREAMS_TOML, policies, run};
     use crate::paged::MachineSpec;
 
     const SMALL: &str = "about = 'small'\n[[node]]\nzones = [{ kind = 'dma32', pages = 4000 }, \
@@ -199,7 +199,7 @@ mod tests {
 
     fn small(seed: u64) -> Fairzone {
         let spec = MachineSpec::parse(SMALL).unwrap();
-        let load = Load::parse(STREAMS).unwrap();
+        let load = LabLoad::parse(STREAMS_TOML).unwrap();
         let one = |name| run(&spec, (name, policies::find(name).unwrap()), &load, 2, seed).unwrap();
         Fairzone::new(seed, &spec, &load, vec![one("baseline"), one("v1")])
     }

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::published::{Claim, ClaimUnit};
-use super::table::Table;
+use super::published::{ClaimUnit, PublishedGain};
+use super::table::PublishedTable;
 
 /// A claim, compared with the rows of its table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -52,7 +52,7 @@ impl Sense {
 
 /// Evaluates a claim; `None` if its table has no such rows.
 #[must_use]
-pub fn read(claim: &Claim, tables: &[Table]) -> Option<CheckedClaim> {
+pub fn read(claim: &PublishedGain, tables: &[PublishedTable]) -> Option<CheckedClaim> {
     let table = tables.iter().find(|t| t.name == claim.table)?;
     let rows = |layout| table.published(claim.run.as_deref(), layout);
     let ratios: Vec<f64> = rows(&claim.layout)

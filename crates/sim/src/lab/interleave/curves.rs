@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::law::{perfect, throughput};
-use super::published::{Mlc, Published, Stream, Xsbench};
+use super::published::{Mlc, Published, StreamResult, Xsbench};
 
 /// Ratios from 1:2 to 64:1. The second number is that of points per doubling.
 const DOUBLINGS: i32 = 6;
@@ -19,9 +19,9 @@ pub struct WeightCurve {
     /// the smallest ratio first
     pub points: Vec<WeightPoint>,
     /// by the law of the slowest node
-    pub optimum: Mark,
+    pub optimum: CurveMark,
     /// published results
-    pub published: Vec<Mark>,
+    pub published: Vec<CurveMark>,
 }
 
 /// Throughput in percent of DRAM alone.
@@ -37,7 +37,7 @@ pub struct WeightPoint {
 
 /// A result, with its ratio if that is known.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Mark {
+pub struct CurveMark {
     /// the layout
     pub layout: String,
     /// DRAM's weight
@@ -51,8 +51,8 @@ pub(super) fn ratios() -> impl Iterator<Item = f64> {
     (-STEPS..=DOUBLINGS * STEPS).map(|i| 2_f64.powf(f64::from(i) / f64::from(STEPS)))
 }
 
-fn mark(layout: &str, ratio: Option<f64>, percent: f64) -> Mark {
-    Mark { layout: layout.to_owned(), ratio, percent }
+fn mark(layout: &str, ratio: Option<f64>, percent: f64) -> CurveMark {
+    CurveMark { layout: layout.to_owned(), ratio, percent }
 }
 
 /// The curve for nodes of which all except the first are equal. `network` returns the throughput with given
@@ -61,7 +61,7 @@ pub(super) fn curve(
     (table, run): (&'static str, &str),
     nodes: &[f64],
     network: impl Fn(&[f64]) -> Option<f64>,
-    published: Vec<Mark>,
+    published: Vec<CurveMark>,
 ) -> WeightCurve {
     let (dram, far) = (nodes[0], nodes[nodes.len() - 1]);
     let percent = |throughput: f64| 100.0 * throughput / dram;
@@ -97,7 +97,7 @@ impl Published {
     }
 }
 
-impl Stream {
+impl StreamResult {
     /// The curve of the first run.
     fn curve(&self) -> Option<WeightCurve> {
         let run = self.run.first()?;

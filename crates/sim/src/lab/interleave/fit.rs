@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use super::law::{as_shares, throughput};
-use super::published::{Stream, StreamRun};
+use super::published::{StreamResult, StreamRun};
 use super::stream::{LAW, NETWORK};
-use super::table::Table;
+use super::table::PublishedTable;
 
 /// The bounds of errors, in percent.
-pub const BOUNDS: [f64; 3] = [3.0, 5.0, 10.0];
+pub const ERROR_BOUNDS_PERCENT: [f64; 3] = [3.0, 5.0, 10.0];
 
 /// How many cells of a table a model predicts within bounds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -45,11 +45,11 @@ pub struct HeldOut {
 }
 
 fn within(errors: &[f64]) -> [usize; 3] {
-    BOUNDS.map(|bound| errors.iter().filter(|e| e.abs() <= bound).count())
+    ERROR_BOUNDS_PERCENT.map(|bound| errors.iter().filter(|e| e.abs() <= bound).count())
 }
 
 /// The fit of each model of a table, over all of its cells and by layout.
-pub(super) fn fits(table: &Table) -> Vec<Fit> {
+pub(super) fn fits(table: &PublishedTable) -> Vec<Fit> {
     let mut layouts: Vec<Option<&str>> = vec![None];
     for cell in table.cells.iter().filter(|c| !c.predictions.is_empty()) {
         if !layouts.contains(&Some(&cell.layout)) {
@@ -73,7 +73,7 @@ pub(super) fn fits(table: &Table) -> Vec<Fit> {
     pairs.filter_map(of).collect()
 }
 
-impl Stream {
+impl StreamResult {
     /// The lines in flight are fitted to one half of the runs with interleaved arrays. Both models then predict the
     /// other half; the law has no parameter to fit.
     pub(super) fn held_out(&self) -> Vec<HeldOut> {
@@ -130,7 +130,7 @@ fn halves(count: usize) -> Vec<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::interleave::{PUBLISHED, Published};
+    use crate::lab::interleave::{PUBLISHED_TOML, Published};
 
     #[test]
     fn halves_are_all_different() {
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn one_half_follows_from_the_other() {
-        let stream = Published::parse(PUBLISHED).unwrap().stream;
+        let stream = Published::parse(PUBLISHED_TOML).unwrap().stream;
         for found in stream.held_out() {
             assert_eq!((found.splits, found.cells), (6, 12), "{found:?}");
             if found.model == NETWORK {

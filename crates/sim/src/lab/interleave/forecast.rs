@@ -7,7 +7,7 @@ use super::latency::Pair;
 use super::law::{as_shares, automatic_weights, best_weights, ratio, throughput};
 use super::loads::{Loads, loads};
 use super::network::{Station, bandwidths};
-use super::nodes::{NodeSpec, NodesSpec};
+use super::nodes::{BandwidthNode, NodesSpec};
 
 impl NodesSpec {
     /// Predicts the effect of weights on this machine.
@@ -20,7 +20,7 @@ impl NodesSpec {
         Forecast {
             schema_version: 1,
             machine: self.about.clone(),
-            nodes: self.node.iter().map(NodeSpec::to_forecast).collect(),
+            nodes: self.node.iter().map(BandwidthNode::to_forecast).collect(),
             outlooks: vec![
                 named("near node only", near),
                 named("even", vec![1.0; nodes.len()]),
@@ -62,7 +62,7 @@ impl NodesSpec {
     }
 }
 
-impl NodeSpec {
+impl BandwidthNode {
     fn to_forecast(&self) -> ForecastNode {
         ForecastNode {
             name: self.name.clone(),

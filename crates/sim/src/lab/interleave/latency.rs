@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Number of shares that are tried.
-const STEPS: u32 = 1000;
+const NR_SHARES: u32 = 1000;
 /// Tolerance of a load for rounding errors.
 const ROUNDING: f64 = 1e-9;
 
@@ -88,7 +88,7 @@ impl Pair {
     /// supports the highest load. `None` if no share supports this bandwidth.
     #[must_use]
     pub fn best(&self, bandwidth: f64) -> Option<f64> {
-        let shares = (0..=STEPS).map(|i| f64::from(i) / f64::from(STEPS));
+        let shares = (0..=NR_SHARES).map(|i| f64::from(i) / f64::from(NR_SHARES));
         let [near, far] = self.bandwidths;
         let means = shares
             .chain([far / (near + far)])

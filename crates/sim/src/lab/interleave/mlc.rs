@@ -6,15 +6,15 @@ use std::fmt::Write;
 
 use super::optimum::optimum;
 use super::published::{Mlc, MlcRun};
-use super::table::{Cell, Misfit, Table, Unit};
+use super::table::{Misfit, PublishedFigure, PublishedTable, Unit};
 
 const ANY: &str = "ever more";
 
 impl Mlc {
     /// The table with its predictions.
     #[must_use]
-    pub fn table(&self) -> Table {
-        Table {
+    pub fn table(&self) -> PublishedTable {
+        PublishedTable {
             name: "MLC",
             about: self.about.clone(),
             unit: Unit::Bandwidth,
@@ -24,9 +24,9 @@ impl Mlc {
         }
     }
 
-    fn cells(&self, run: &MlcRun) -> Vec<Cell> {
-        let mut even = Cell::given(&run.name, "1:1", run.even);
-        let mut weighted = Cell::given(&run.name, "by weights", run.weighted);
+    fn cells(&self, run: &MlcRun) -> Vec<PublishedFigure> {
+        let mut even = PublishedFigure::given(&run.name, "1:1", run.even);
+        let mut weighted = PublishedFigure::given(&run.name, "by weights", run.weighted);
         for &k in &self.expanders {
             let model = format!("{k} expanders");
             even = even.with(
@@ -42,7 +42,7 @@ impl Mlc {
         }
         let even = even.with(ANY, run.added(), "DRAM only and by weights, as a bound");
         let weighted = weighted.with(ANY, run.dram + run.even, "DRAM only and 1:1, as a bound");
-        vec![Cell::given(&run.name, "DRAM only", run.dram), even, weighted]
+        vec![PublishedFigure::given(&run.name, "DRAM only", run.dram), even, weighted]
     }
 
     /// The optima, from the row of plain interleaving.

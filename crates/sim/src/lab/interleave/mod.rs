@@ -22,17 +22,17 @@ mod xsbench;
 use serde::Serialize;
 
 pub use claims::{CheckedClaim, Sense};
-pub use curves::{Mark, WeightCurve, WeightPoint};
+pub use curves::{CurveMark, WeightCurve, WeightPoint};
 pub use fit::{Fit, HeldOut};
 pub use forecast::{Forecast, ForecastNode, Outlook};
 pub use loads::{LoadPoint, Loads};
-pub use nodes::{NodeSpec, NodesError, NodesSpec};
+pub use nodes::{BandwidthNode, NodesError, NodesSpec};
 pub use published::{Published, PublishedError};
 pub use stream::{LAW, NETWORK};
-pub use table::{Cell, Misfit, Optimum, Prediction, Queued, Table, Unit};
+pub use table::{Misfit, Optimum, Prediction, PublishedFigure, PublishedTable, Queued, Unit};
 
 /// The published results.
-pub const PUBLISHED: &str = include_str!("../../../lab/interleave.toml");
+pub const PUBLISHED_TOML: &str = include_str!("../../../lab/interleave.toml");
 
 /// The published results, with predictions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -42,7 +42,7 @@ pub struct Interleave {
     /// where it was published
     pub published: String,
     /// one for each benchmark
-    pub tables: Vec<Table>,
+    pub tables: Vec<PublishedTable>,
     /// how many cells each model predicts within 3, 5 and 10 %
     pub fits: Vec<Fit>,
     /// predictions of one half of STREAM's runs from the other half

@@ -5,7 +5,7 @@
 //! Lavenberg, Mean-Value Analysis of Closed Multichain Queuing Networks, 1980).
 
 /// Maximum number of lines in flight.
-pub const MAX_LINES: u32 = 1 << 16;
+pub const MAX_LINES_IN_FLIGHT: u32 = 1 << 16;
 
 /// A node as a queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,7 +43,7 @@ pub fn bandwidths(stations: &[Station], line_bytes: u32, lines: u32) -> Vec<f64>
         queues = times.iter().map(|t| rate * t).collect();
         rate * bytes
     };
-    (1..=lines.min(MAX_LINES)).map(with).collect()
+    (1..=lines.min(MAX_LINES_IN_FLIGHT)).map(with).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::latency::Curve;
-use super::network::MAX_LINES;
+use super::network::MAX_LINES_IN_FLIGHT;
 
 /// Maximum number of nodes.
 const MAX_NODES: usize = 64;
@@ -15,7 +15,7 @@ pub struct NodesSpec {
     /// a description, in one line
     pub about: String,
     /// the near one first
-    pub node: Vec<NodeSpec>,
+    pub node: Vec<BandwidthNode>,
     /// number of accesses in flight; without it the model has no queues
     pub lines_in_flight: Option<u32>,
     /// bytes of an access
@@ -29,7 +29,7 @@ pub struct NodesSpec {
 /// A node.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NodeSpec {
+pub struct BandwidthNode {
     /// name of the node
     pub name: String,
     /// its bandwidth alone, in 10^6 bytes a second
@@ -58,7 +58,9 @@ pub enum NodesError {
     )]
     Node(String),
     /// the number or size of accesses
-    #[error("choose 1 to {MAX_LINES} lines in flight, of 1 to {MAX_LINES} bytes")]
+    #[error(
+        "choose 1 to {MAX_LINES_IN_FLIGHT} lines in flight, of 1 to {MAX_LINES_IN_FLIGHT} bytes"
+    )]
     Lines,
     /// a missing idle latency
     #[error(
@@ -88,12 +90,12 @@ impl NodesSpec {
             return Err(NodesError::Nodes(self.node.len()));
         }
         let sound = |value: f64| (1.0..=1e9).contains(&value);
-        let is_sound = |n: &&NodeSpec| sound(n.bandwidth_mb_s) && n.idle_ns.is_none_or(sound);
+        let is_sound = |n: &&BandwidthNode| sound(n.bandwidth_mb_s) && n.idle_ns.is_none_or(sound);
         if let Some(bad) = self.node.iter().find(|n| !is_sound(n)) {
             return Err(NodesError::Node(bad.name.clone()));
         }
         let lines = self.lines_in_flight.unwrap_or(1);
-        if [lines, self.line_bytes].iter().any(|n| !(1..=MAX_LINES).contains(n)) {
+        if [lines, self.line_bytes].iter().any(|n| !(1..=MAX_LINES_IN_FLIGHT).contains(n)) {
             return Err(NodesError::Lines);
         }
         if self.lines_in_flight.is_some() && self.idle_ns().is_none() {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::latency::Curve;
-use super::network::MAX_LINES;
+use super::network::MAX_LINES_IN_FLIGHT;
 
 /// Maximum number of runs or claims.
 const MAX_ROWS: usize = 100;
@@ -19,12 +19,12 @@ pub struct Published {
     /// several expanders, their weights unknown
     pub mlc: Mlc,
     /// one expander, by 9:1
-    pub stream: Stream,
+    pub stream: StreamResult,
     /// time instead of bandwidth
     pub xsbench: Xsbench,
     /// claimed gains
     #[serde(default)]
-    pub claim: Vec<Claim>,
+    pub claim: Vec<PublishedGain>,
 }
 
 /// See [`Published::mlc`].
@@ -56,7 +56,7 @@ pub struct MlcRun {
 /// See [`Published::stream`].
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stream {
+pub struct StreamResult {
     /// the machine
     pub about: String,
     /// of DRAM and of the expander
@@ -104,7 +104,7 @@ pub struct Xsbench {
 /// A published claim of a gain.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Claim {
+pub struct PublishedGain {
     /// the table
     pub table: String,
     /// the run; all runs if it is missing
@@ -197,7 +197,10 @@ impl Published {
         let (s, x) = (&self.stream, &self.xsbench);
         add("stream", &s.idle_ns);
         add("stream", &s.weights.map(f64::from));
-        add("line_bytes", &[f64::from(if s.line_bytes > MAX_LINES { 0 } else { s.line_bytes })]);
+        add(
+            "line_bytes",
+            &[f64::from(if s.line_bytes > MAX_LINES_IN_FLIGHT { 0 } else { s.line_bytes })],
+        );
         add("xsbench", &[x.dram, x.even, x.weighted]);
         let expanders: Vec<f64> = self.mlc.expanders.iter().map(|&k| f64::from(k)).collect();
         add("expanders", &expanders);
@@ -208,11 +211,11 @@ impl Published {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::interleave::PUBLISHED;
+    use crate::lab::interleave::PUBLISHED_TOML;
 
     #[test]
     fn built_in_figures_parse_and_invalid_ones_are_refused() {
-        let found = Published::parse(PUBLISHED).unwrap();
+        let found = Published::parse(PUBLISHED_TOML).unwrap();
         assert_eq!(found.stream.run.len(), 4);
         for (good, bad) in [
             ("dram = 298.8", "dram = -1.0"),
@@ -225,8 +228,8 @@ mod tests {
             ("unit = \"x\"", "unit = \"y\""),
             ("[xsbench]", "[xsbunch]"),
         ] {
-            assert!(PUBLISHED.contains(good), "{good}");
-            assert!(Published::parse(&PUBLISHED.replacen(good, bad, 1)).is_err(), "{bad}");
+            assert!(PUBLISHED_TOML.contains(good), "{good}");
+            assert!(Published::parse(&PUBLISHED_TOML.replacen(good, bad, 1)).is_err(), "{bad}");
         }
     }
 }

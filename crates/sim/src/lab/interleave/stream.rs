@@ -4,8 +4,8 @@ use super::curves::ratios;
 use super::law::{as_shares, ratio, throughput};
 use super::network::{Station, bandwidths};
 use super::optimum::optimum;
-use super::published::{Stream, StreamRun};
-use super::table::{Cell, Misfit, Optimum, Queued, Table, Unit};
+use super::published::{StreamResult, StreamRun};
+use super::table::{Misfit, Optimum, PublishedFigure, PublishedTable, Queued, Unit};
 
 /// A prediction is good within this error.
 const SMALL: f64 = 0.03;
@@ -20,17 +20,17 @@ pub const LAW: &str = "slowest node";
 /// See [`LAW`].
 pub const NETWORK: &str = "closed network";
 
-impl Stream {
+impl StreamResult {
     /// The table with its predictions.
     #[must_use]
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> PublishedTable {
         let cells = (0..self.run.len()).flat_map(|i| self.cells(i)).collect();
         let optima = self.run.iter().enumerate().map(|(i, r)| {
             let best = r.global.max(r.targeted);
             let found = optimum(&r.name, Unit::Bandwidth, &[r.dram, r.cxl], r.dram, best);
             Optimum { queued: self.queued(i), ..found }
         });
-        Table {
+        PublishedTable {
             name: "STREAM",
             about: self.about.clone(),
             unit: Unit::Bandwidth,
@@ -82,7 +82,7 @@ impl Stream {
         ratios().filter_map(with).max_by(|a, b| a.best.total_cmp(&b.best))
     }
 
-    fn cells(&self, i: usize) -> Vec<Cell> {
+    fn cells(&self, i: usize) -> Vec<PublishedFigure> {
         let run = &self.run[i];
         let lines = self.lines_without(i);
         let [global, targeted] = self.weighted_layouts();
@@ -91,15 +91,15 @@ impl Stream {
         let predicted = |layout: &str, published, weights: &[f64]| {
             let law = throughput(&[run.dram, run.cxl], weights);
             let network = self.network(run, weights, lines).pop().unwrap_or(0.0);
-            Cell::given(&run.name, layout, published)
+            PublishedFigure::given(&run.name, layout, published)
                 .with(LAW, law, &rows)
                 .with(NETWORK, network, &fitted)
                 .fitted(format!("{lines} lines in flight"))
         };
         let weights = as_shares(&self.weights);
         vec![
-            Cell::given(&run.name, DRAM, run.dram),
-            Cell::given(&run.name, CXL, run.cxl),
+            PublishedFigure::given(&run.name, DRAM, run.dram),
+            PublishedFigure::given(&run.name, CXL, run.cxl),
             predicted("1:1", run.even, &EVEN),
             predicted(&global, run.global, &weights),
             predicted(&targeted, run.targeted, &weights),

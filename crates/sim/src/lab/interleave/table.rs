@@ -15,7 +15,7 @@ pub enum Unit {
 
 /// A table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Table {
+pub struct PublishedTable {
     /// of which benchmark
     pub name: &'static str,
     /// on what
@@ -23,7 +23,7 @@ pub struct Table {
     /// of all its cells
     pub unit: Unit,
     /// published figures
-    pub cells: Vec<Cell>,
+    pub cells: Vec<PublishedFigure>,
     /// results of the best weights
     pub optima: Vec<Optimum>,
     /// cells that no prediction can explain, and why
@@ -32,7 +32,7 @@ pub struct Table {
 
 /// A published figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Cell {
+pub struct PublishedFigure {
     /// what was run
     pub run: String,
     /// placement of its memory
@@ -99,10 +99,15 @@ pub struct Misfit {
     pub why: String,
 }
 
-impl Cell {
+impl PublishedFigure {
     /// A cell that is only an input.
     pub(super) fn given(run: &str, layout: &str, published: f64) -> Self {
-        Cell { run: run.to_owned(), layout: layout.to_owned(), published, predictions: Vec::new() }
+        PublishedFigure {
+            run: run.to_owned(),
+            layout: layout.to_owned(),
+            published,
+            predictions: Vec::new(),
+        }
     }
 
     /// Adds the prediction of a model.
@@ -126,7 +131,7 @@ impl Cell {
     }
 }
 
-impl Table {
+impl PublishedTable {
     /// The figure of a layout, run by run.
     pub fn published<'a>(
         &'a self,

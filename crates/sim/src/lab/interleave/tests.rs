@@ -3,21 +3,21 @@
 use super::*;
 
 fn published() -> Published {
-    Published::parse(PUBLISHED).unwrap()
+    Published::parse(PUBLISHED_TOML).unwrap()
 }
 
 fn found() -> Interleave {
     predict(&published())
 }
 
-fn table(name: &str) -> Table {
+fn table(name: &str) -> PublishedTable {
     found().tables.into_iter().find(|t| t.name == name).unwrap()
 }
 
 /// Errors in percent of a model on all cells of a layout.
-fn errors(table: &Table, layout: &str, model: &str) -> Vec<f64> {
+fn errors(table: &PublishedTable, layout: &str, model: &str) -> Vec<f64> {
     let cells = table.cells.iter().filter(|c| c.layout == layout);
-    let of = |c: &Cell| {
+    let of = |c: &PublishedFigure| {
         let found = c.predictions.iter().find(|p| p.model == model).unwrap();
         found.error_percent
     };

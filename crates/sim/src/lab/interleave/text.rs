@@ -5,11 +5,11 @@ use std::fmt::Write;
 use super::law::ratio;
 use super::loads::{LoadPoint, Loads};
 use super::stream::{LAW, NETWORK};
-use super::table::{Cell, Optimum, Table, Unit};
+use super::table::{Optimum, PublishedFigure, PublishedTable, Unit};
 use super::{CheckedClaim, Forecast, Interleave};
 
 /// Width of the first column, and of a column of numbers, in characters.
-const NAME: usize = 40;
+const NAME_WIDTH: usize = 40;
 const NUMBER: usize = 11;
 /// Maximum length of a line of text.
 const WIDTH: usize = 110;
@@ -98,7 +98,7 @@ impl Unit {
     }
 }
 
-impl Table {
+impl PublishedTable {
     fn text(&self) -> String {
         let mut out = format!("\n{}, {}\n{}\n", self.name, self.unit.name(), self.about);
         let models = self.models();
@@ -125,7 +125,7 @@ impl Table {
         out
     }
 
-    fn figures(&self, cell: &Cell, models: &[&str]) -> impl Iterator<Item = String> {
+    fn figures(&self, cell: &PublishedFigure, models: &[&str]) -> impl Iterator<Item = String> {
         let of = |model: &&str| {
             let found = cell.predictions.iter().find(|p| p.model == *model);
             found.map_or(["-".to_owned(), String::new()], |p| {
@@ -230,7 +230,7 @@ fn line(
     widths: &[usize],
     rest: impl Iterator<Item = String>,
 ) -> String {
-    let name_width = NAME + name.len() - name.trim_start_matches('\n').len();
+    let name_width = NAME_WIDTH + name.len() - name.trim_start_matches('\n').len();
     let mut out = format!("{name:<name_width$}{first:>first_width$}");
     for (text, width) in rest.zip(widths) {
         let _ = write!(out, "{text:>width$}");

@@ -4,17 +4,17 @@
 use super::law::{as_shares, automatic_weights, best_weights, perfect, ratio, throughput};
 use super::optimum::optimum;
 use super::published::Xsbench;
-use super::table::{Cell, Misfit, Table, Unit};
+use super::table::{Misfit, PublishedFigure, PublishedTable, Unit};
 
 const RUN: &str = "170,000,000 lookups";
 
 impl Xsbench {
     /// The table with its predictions.
     #[must_use]
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> PublishedTable {
         let nodes = self.nodes();
         let from = "DRAM only and 1:1, which the expander holds up, by the law of the slowest node";
-        let given = |layout, seconds| Cell::given(RUN, layout, seconds);
+        let given = |layout, seconds| PublishedFigure::given(RUN, layout, seconds);
         let mut weighted =
             given("by weights", self.weighted).with("perfect weights", 1.0 / perfect(&nodes), from);
         let scaled = nodes.map(|n| n * 1e3);
@@ -23,7 +23,7 @@ impl Xsbench {
             let seconds = 1.0 / throughput(&nodes, &as_shares(&weights));
             weighted = weighted.with(&format!("{}{whose}", ratio(&weights)), seconds, from);
         }
-        Table {
+        PublishedTable {
             name: "XSBench",
             about: self.about.clone(),
             unit: Unit::Time,

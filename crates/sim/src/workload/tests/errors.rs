@@ -112,8 +112,8 @@ fn all_values_are_limited() {
     assert!(error.contains("257 regions: choose 1 to 256"), "{error}");
     let zipf = Named::find("zipf").unwrap().workload().unwrap();
     let day = Some(Duration::from_secs(24 * 3600));
-    let error = Schedule::new(&zipf, &Layout::new(&zipf, 1), day).unwrap_err().to_string();
+    let error = Schedule::new(&zipf, &WorkloadLayout::new(&zipf, 1), day).unwrap_err().to_string();
     assert!(error.contains("shorter --duration"), "{error}");
     let two_days = day.map(|d| d * 2);
-    assert!(Schedule::new(&zipf, &Layout::new(&zipf, 1), two_days).is_err());
+    assert!(Schedule::new(&zipf, &WorkloadLayout::new(&zipf, 1), two_days).is_err());
 }

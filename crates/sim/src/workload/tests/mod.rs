@@ -10,7 +10,7 @@ use super::*;
 fn all_named_ones_are_workloads_of_a_fitting_size() {
     for named in NAMED {
         let w = named.workload().unwrap();
-        let (mib, seconds) = (Layout::new(&w, 1).len() >> 20, w.length().as_secs());
+        let (mib, seconds) = (WorkloadLayout::new(&w, 1).len() >> 20, w.length().as_secs());
         assert!((256..=1100).contains(&mib), "{}: {mib} MiB", named.name);
         assert!((20..=40).contains(&seconds), "{}: {seconds} s", named.name);
         assert_eq!(Named::find(named.name).unwrap().workload().unwrap(), w);
@@ -33,13 +33,13 @@ fn the_documented_example_is_a_workload() {
     let (example, _) = rest.split_once("```").unwrap();
     let w = Workload::parse(example).unwrap();
     assert_eq!((w.regions.len(), w.phases.len(), w.repeat), (4, 2, 2));
-    assert_eq!(w.phases[0].accesses[0].rate, Rate::Max);
+    assert_eq!(w.phases[0].accesses[0].rate, TouchRate::Max);
     assert_eq!(w.length(), Duration::from_secs(30));
 }
 
 fn schedule(w: &Workload, seconds: Option<f64>) -> Vec<(usize, f64, Vec<f64>)> {
     let duration = seconds.map(Duration::from_secs_f64);
-    let schedule = Schedule::new(w, &Layout::new(w, 1), duration).unwrap();
+    let schedule = Schedule::new(w, &WorkloadLayout::new(w, 1), duration).unwrap();
     let slots = schedule.slots.iter();
     slots
         .map(|s| {

@@ -21,15 +21,15 @@ fn a_picture_is_touched_as_it_is_drawn() {
         w.regions.iter().map(|r| (r.name.as_str(), r.size, r.gap)).collect();
     let of = |name| (name, 4 << 20, 1 << 20);
     assert_eq!(regions, [of("row 3"), of("row 2"), of("row 1")]);
-    let touched = |phase: &Phase| -> Vec<(String, Rate)> {
+    let touched = |phase: &Phase| -> Vec<(String, TouchRate)> {
         assert!(phase.accesses.iter().all(|a| a.order == Order::Sequential));
         phase.accesses.iter().map(|a| (a.region.clone(), a.rate)).collect()
     };
     let phases: Vec<_> = w.phases.iter().map(touched).collect();
     let at = |row: &str, rate| (row.to_owned(), rate);
-    assert_eq!(phases[0], [at("row 1", Rate::Hz(40.0)), at("row 2", Rate::Hz(0.5))]);
-    assert_eq!(phases[1], [at("row 3", Rate::Hz(0.5))]);
-    assert_eq!(phases[2], [at("row 1", Rate::Max), at("row 3", Rate::Hz(0.5))]);
+    assert_eq!(phases[0], [at("row 1", TouchRate::Hz(40.0)), at("row 2", TouchRate::Hz(0.5))]);
+    assert_eq!(phases[1], [at("row 3", TouchRate::Hz(0.5))]);
+    assert_eq!(phases[2], [at("row 1", TouchRate::Max), at("row 3", TouchRate::Hz(0.5))]);
     assert_eq!(w.phases[2].name, "column 3");
     assert_eq!(w.length(), Duration::from_secs(12));
 }

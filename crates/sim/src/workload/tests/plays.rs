@@ -9,7 +9,7 @@ use crate::{GroundTruth, delays, score};
 fn played(regions: &str, phases: &str, seconds: u64) -> MonitorRun {
     let text = format!("about = \"\"\nislands = 0\nregion = [{regions}]\nphase = [{phases}]");
     let w = Workload::parse(&text).unwrap();
-    let layout = Layout::new(&w, 1);
+    let layout = WorkloadLayout::new(&w, 1);
     let schedule = Schedule::new(&w, &layout, Some(Duration::from_secs(seconds))).unwrap();
     let attrs = Attrs { monitor: MonitorKind::Regions, ..Attrs::default() };
     let played = play(("test", &w), &schedule, 1, attrs).unwrap();

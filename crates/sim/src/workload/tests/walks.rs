@@ -4,7 +4,7 @@ const NOW: Duration = Duration::ZERO;
 
 fn walk(named: &str, thread: u32) -> Walk {
     let w = Named::find(named).unwrap().workload().unwrap();
-    let layout = Layout::new(&w, 1);
+    let layout = WorkloadLayout::new(&w, 1);
     Walk::of(&w, &layout, &w.phases[0].accesses[0], thread, 1)
 }
 
@@ -60,7 +60,7 @@ fn in_order_threads_begin_evenly_apart_and_come_round() {
                 order = \"sequential\" }] }]",
     );
     let w = w.unwrap();
-    let layout = Layout::new(&w, 1);
+    let layout = WorkloadLayout::new(&w, 1);
     let first = layout.range(Owner::Region(0)).start / isotherm_core::PAGE_SIZE;
     let pages = |thread| {
         let mut walk = Walk::of(&w, &layout, &w.phases[0].accesses[0], thread, 1);
