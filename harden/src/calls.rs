@@ -1,7 +1,11 @@
-//! System calls that fail, by the fault injection of `strace`.
+//! System calls that fail, or that succeed in part.
 //!
-//! One call, or that call and all later ones, return an error that the kernel could return. The program must end with
-//! a message, or continue without the call. It must neither panic nor hang, nor lose an earlier record.
+//! Calls return an error that the kernel could return, by the fault injection of `strace`. Or they transfer less than the
+//! program requested ([`shorten`]), and the call that continues them may fail. The program must end with a message, or
+//! continue without the call. It must neither panic nor hang, nor lose an earlier record. If the kernel permits the
+//! fault at any time, as it does a short read, then the results must be those of an undisturbed run.
+
+mod matrix;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,157 +14,187 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
+use self::matrix::{Cell, Fault, Place};
 use crate::arguments::RECORD;
 use crate::random::Random;
 use crate::run::{Finished, run};
 use crate::sandbox::{PROGRAM, WORK_DIR};
+use crate::shorten::Plan;
 use crate::target::{Behaviour, TargetProcess};
 use crate::{Experiment, Trial, processes};
 
 /// A command that does not end by itself gets SIGINT after this time.
 const SIGINT_AFTER: Duration = Duration::from_secs(20);
-
-/// The calls that fail, with errors that each can return. `close` is missing, since nothing can be done about it.
-/// So are `mmap` and `brk` for memory of the program: a Rust program aborts if it gets none.
-const CALLS: [(&str, &[&str]); 40] = [
-    ("openat", &["ENOMEM", "EMFILE", "EACCES", "EINTR", "EIO", "ENOENT"]),
-    ("read", &["EINTR", "EIO", "ENOMEM", "ESRCH"]),
-    ("pread64", &["EINTR", "EIO", "ENOMEM", "ESRCH"]),
-    ("write", &["EINTR", "EAGAIN", "ENOSPC", "EIO", "EPERM"]),
-    ("pwrite64", &["EINTR", "ENOSPC", "EIO"]),
-    ("bpf", &["EPERM", "ENOMEM", "EAGAIN", "EINTR"]),
-    ("process_madvise", &["EINTR", "EAGAIN", "ENOMEM", "ESRCH", "EPERM"]),
-    ("madvise", &["EAGAIN", "ENOMEM", "EINVAL"]),
-    ("ppoll", &["EINTR", "ENOMEM"]),
-    ("poll", &["EINTR", "ENOMEM"]),
-    ("epoll_create1", &["EMFILE", "ENOMEM"]),
-    ("epoll_ctl", &["ENOMEM", "ENOSPC"]),
-    ("epoll_pwait", &["EINTR"]),
-    ("pidfd_open", &["EMFILE", "ENOMEM", "ESRCH"]),
-    ("clone", &["EAGAIN", "ENOMEM"]),
-    ("clone3", &["EAGAIN", "ENOMEM"]),
-    ("socket", &["EMFILE", "ENOMEM"]),
-    ("socketpair", &["EMFILE", "ENOMEM"]),
-    ("bind", &["EACCES", "ENOMEM", "EADDRINUSE"]),
-    ("listen", &["EADDRINUSE"]),
-    ("sendto", &["EINTR", "ENOMEM", "EPIPE"]),
-    ("statx", &["ENOMEM", "EACCES", "EIO"]),
-    ("newfstatat", &["ENOMEM", "EACCES", "EIO"]),
-    ("fstat", &["ENOMEM", "EIO"]),
-    ("getdents64", &["ENOMEM", "EIO", "ENOENT"]),
-    ("rename", &["EIO", "ENOSPC", "EPERM"]),
-    ("renameat", &["EIO", "ENOSPC", "EPERM"]),
-    ("unlink", &["EIO", "EPERM"]),
-    ("ftruncate", &["EINTR", "EIO", "EPERM"]),
-    ("fsync", &["EIO", "ENOSPC", "EINTR"]),
-    ("fdatasync", &["EIO", "ENOSPC", "EINTR"]),
-    ("flock", &["EINTR", "EAGAIN", "ENOLCK"]),
-    ("fcntl", &["EMFILE", "EINTR"]),
-    ("memfd_create", &["EMFILE", "ENOMEM"]),
-    ("capset", &["EPERM"]),
-    ("perf_event_open", &["EPERM", "EMFILE", "ENOMEM"]),
-    ("ioctl", &["EPERM", "EINTR", "EIO"]),
-    ("sched_setaffinity", &["EPERM", "EINVAL"]),
-    ("wait4", &["EINTR"]),
-    ("lseek", &["EINVAL"]),
-];
-/// The file that strace writes.
+/// The file with the calls that had a fault.
 const TRACE: &str = "/tmp/work/trace";
-/// Calls that are repeated after these errors would be repeated without end.
-const TRANSIENT: [&str; 2] = ["EINTR", "EAGAIN"];
+/// The mark of their lines.
+const INJECTED: &str = "(INJECTED)";
 
-/// The commands whose calls fail. `PID` is that of the target.
-const COMMANDS: [&[&str]; 8] = [
-    &["record", "--pid", "PID", "-o", "a.rec", "--duration", "700ms", "--control", "c"],
-    &[
-        "record",
-        "--pid",
-        "PID",
-        "-o",
-        "a.rec",
-        "--duration",
-        "700ms",
-        "--aggr",
-        "50ms",
-        "--sample",
-        "5ms",
-    ],
-    &[
-        "record",
-        "--pid",
-        "PID",
-        "-o",
-        "a.rec",
-        "--duration",
-        "700ms",
-        "--stacks",
-        "--metrics",
-        "m.prom",
-    ],
-    &["reclaim", "--pid", "PID", "--duration", "700ms", "--min-age", "100ms", "--control", "c"],
-    &["run", "--pid", "PID", "--duration", "700ms", "--log", "log", "--scheme-line", COLD],
-    &["files", "--json"],
-    &["report", "summary", "-i", "a.rec"],
-    &["system", "doctor", "--json"],
+/// The commands whose calls fail. `PID` is that of the target, and `cold` a file with a scheme.
+const COMMANDS: [&str; 10] = [
+    "record --pid PID -o a.rec --duration 700ms --control c",
+    "record --pid PID -o a.rec --duration 700ms --aggr 50ms --sample 5ms",
+    "record --pid PID -o a.rec --duration 700ms --stacks --metrics m.prom",
+    "reclaim --pid PID --duration 700ms --min-age 100ms --control c",
+    "reclaim --pid PID --duration 700ms --min-age 100ms --dry-run",
+    "run --pid PID --duration 700ms --log log --scheme cold",
+    "files --json /tmp",
+    "report summary -i a.rec",
+    "report heatmap -i a.rec",
+    "system doctor --json",
 ];
-const COLD: &str = "4K max null null null null cold";
+const COLD: &str = "4K max null null null null cold\n";
+/// Share by which sizes may differ from those of an undisturbed run.
+const TOLERANCE: f64 = 0.2;
+
+/// The results of a run that do not depend on time.
+#[derive(Debug, Default)]
+struct Results {
+    /// that must be the same
+    text: String,
+    /// that must be about the same, in bytes
+    sizes: Vec<f64>,
+}
+
+impl Results {
+    fn is_like(&self, undisturbed: &Results) -> bool {
+        let pairs = || self.sizes.iter().zip(&undisturbed.sizes);
+        self.text == undisturbed.text
+            && self.sizes.len() == undisturbed.sizes.len()
+            && pairs().all(|(own, other)| (own - other).abs() <= other * TOLERANCE)
+    }
+}
 
 pub struct Calls {
-    target: TargetProcess,
+    /// a process that is only watched, and one whose memory commands page out
+    targets: [Target; 2],
     folder: PathBuf,
     /// the number of calls of each command, by name
     counts: Vec<BTreeMap<String, usize>>,
+    /// the results of each command without a fault
+    undisturbed: Vec<Results>,
 }
 
 impl Calls {
     pub fn new() -> Result<Self> {
         let folder = Path::new(WORK_DIR).join("cwd");
-        let mut calls =
-            Calls { target: TargetProcess::start(Behaviour::Touch)?, folder, counts: Vec::new() };
+        let targets = [TargetProcess::start(Behaviour::Touch)?, TargetProcess::start(Behaviour::Touch)?];
+        let mut calls = Calls { targets, folder, counts: Vec::new(), undisturbed: Vec::new() };
         for of in 0..COMMANDS.len() {
-            calls.counts.push(calls.count(of)?);
+            let (counts, results) = calls.count(of)?;
+            calls.counts.push(counts);
+            calls.undisturbed.push(results);
         }
         Ok(calls)
     }
 
+    fn args(&self, of: usize) -> Vec<String> {
+        let acts = COMMANDS[of].starts_with("run ") || COMMANDS[of].starts_with("reclaim ");
+        let pid = self.targets[usize::from(acts)].pid().to_string();
+        let word = |word| if word == "PID" { pid.clone() } else { String::from(word) };
+        COMMANDS[of].split(' ').map(word).collect()
+    }
+
     /// The program under `strace`, which is not its parent.
     fn traced(&self, of: usize, options: &[&str]) -> Command {
-        let pid = self.target.pid().to_string();
-        let args = COMMANDS[of].iter().map(|word| if *word == "PID" { &pid } else { *word });
         let mut command = Command::new("strace");
         command.args(["-D", "-f", "--seccomp-bpf", "-o", TRACE]).args(options);
-        command.arg(PROGRAM).args(args).current_dir(&self.folder).stdin(Stdio::null());
+        command.arg(PROGRAM).args(self.args(of));
+        self.in_folder(command)
+    }
+
+    fn in_folder(&self, mut command: Command) -> Command {
+        command.current_dir(&self.folder).stdin(Stdio::null());
         command
+    }
+
+    /// The command with a fault of some of its calls.
+    fn with_fault(&self, of: usize, fault: Fault, place: Place) -> Command {
+        let Place { first, step } = place;
+        match fault {
+            Fault::Error { error, .. } => {
+                let calls = fault.calls(&self.counts[of]).join(",");
+                let from = if step == 0 { String::new() } else { format!("+{step}") };
+                let inject = format!("inject={calls}:error={error}:when={first}{from}");
+                self.traced(of, &["-e", &format!("trace={calls}"), "-e", &inject])
+            }
+            Fault::Part { transfer, part, then } => {
+                let then = then.map_or(0, |errno| errno.number);
+                let plan = Plan { transfer, part, first, step, then };
+                let mut command = plan.command(Path::new(TRACE));
+                command.arg(PROGRAM).args(self.args(of));
+                self.in_folder(command)
+            }
+        }
     }
 
     /// A folder with an earlier record.
     fn prepare(&self) -> Result<()> {
         fs::create_dir(&self.folder)?;
+        fs::write(self.folder.join("cold"), COLD)?;
         Ok(fs::write(self.folder.join("a.rec"), RECORD)?)
     }
 
-    fn count(&self, of: usize) -> Result<BTreeMap<String, usize>> {
+    /// The number of calls of each kind, and the results, of a run without a fault.
+    fn count(&self, of: usize) -> Result<(BTreeMap<String, usize>, Results)> {
         self.prepare()?;
-        let ended = run(
-            &mut self.traced(of, &["-c", "-U", "calls,name"]),
-            Path::new(WORK_DIR),
-            SIGINT_AFTER,
-        )?;
-        ensure!(ended.status.is_some(), "{:?} does not end", COMMANDS[of]);
+        let ended =
+            run(&mut self.traced(of, &["-c", "-U", "calls,name"]), Path::new(WORK_DIR), SIGINT_AFTER)?;
+        ensure!(!ended.failed(), "{} fails: {}", COMMANDS[of], ended.text());
         ensure!(self.others_end()?.is_empty(), "strace does not end");
+        let results = self.results(of, &ended)?;
         fs::remove_dir_all(&self.folder)?;
         let table = fs::read_to_string(TRACE).context("strace has written nothing")?;
         let row = |line: &str| {
             let (count, name) = line.trim().split_once(char::is_whitespace)?;
             Some((name.trim().to_owned(), count.parse().ok()?))
         };
-        Ok(table.lines().filter_map(row).filter(|(name, _)| name != "total").collect())
+        let counts = table.lines().filter_map(row).filter(|(name, _)| name != "total");
+        Ok((counts.collect(), results))
     }
 
-    /// Processes other than the target that do not end by themselves.
+    /// Processes other than the targets that do not end by themselves.
     fn others_end(&self) -> Result<Vec<String>> {
-        processes::left_but(&[self.target.pid()])
+        processes::left_but(&self.targets.each_ref().map(TargetProcess::pid))
+    }
+
+    /// The program without a fault.
+    fn plain(&self, args: &[&str]) -> Result<Finished> {
+        let mut command = Command::new(PROGRAM);
+        command.args(args).current_dir(&self.folder);
+        run(&mut command, Path::new(WORK_DIR), SIGINT_AFTER)
+    }
+
+    /// The results of a command that has ended well.
+    fn results(&self, of: usize, ended: &Finished) -> Result<Results> {
+        let json = |text: &str| -> Result<Value> {
+            serde_json::from_str(text).with_context(|| format!("no JSON: {text:?}"))
+        };
+        let why = || ended.err.contains("(--duration is over)").to_string();
+        let command = COMMANDS[of];
+        Ok(match command.split(' ').next() {
+            Some("record") => {
+                let summary =
+                    json(&self.plain(&["report", "summary", "--json", "-i", "a.rec"])?.out)?;
+                let names = summary["mappings"].as_array().map_or(0, Vec::len);
+                // The sampler estimates the resident bytes from few windows.
+                let sizes = ["mapped_bytes", "resident_bytes"];
+                let sizes = if command.contains("--sample") { &sizes[..1] } else { &sizes };
+                let sizes = sizes.iter().filter_map(|name| summary["mean"][name].as_f64());
+                Results { text: format!("{}, {names} names", why()), sizes: sizes.collect() }
+            }
+            Some("reclaim" | "run") => Results { text: why(), sizes: Vec::new() },
+            Some("report") => Results { text: ended.out.clone(), sizes: Vec::new() },
+            _ => {
+                let value = json(&ended.out)?;
+                let findings = value["findings"].as_array().into_iter().flatten();
+                let states =
+                    findings.map(|finding| format!("{} {}\n", finding["what"], finding["state"]));
+                Results { text: states.collect(), sizes: Vec::new() }
+            }
+        })
     }
 
     /// A fault in the folder: of the record, or of the earlier one.
@@ -175,9 +209,7 @@ impl Calls {
         if !self.folder.join("a.rec").exists() {
             return Ok(None);
         }
-        let mut check = Command::new(PROGRAM);
-        check.args(["record", "--check", "a.rec"]).current_dir(&self.folder);
-        let ended = run(&mut check, Path::new(WORK_DIR), SIGINT_AFTER)?;
+        let ended = self.plain(&["record", "--check", "a.rec"])?;
         let reported = ["is sound", "breaks off", "is cut short"];
         let well =
             ended.fault().is_none() && reported.iter().any(|part| ended.text().contains(part));
@@ -188,38 +220,19 @@ impl Calls {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
-}
 
-impl Experiment for Calls {
-    fn trial(&mut self, random: &mut Random) -> Result<Trial> {
-        let of = random.below(COMMANDS.len());
-        let counts = &self.counts[of];
-        let calls: Vec<_> = CALLS.iter().filter(|(name, _)| counts.contains_key(*name)).collect();
-        let (name, errors) = random.pick(&calls);
-        let error = random.pick(errors);
-        // The first calls of a kind differ most from each other.
-        let count = counts[*name];
-        let among = if random.one_in(2) { count.min(20) } else { count };
-        let first = 1 + random.below(among);
-        let all = if !TRANSIENT.contains(error) && random.one_in(2) { "+" } else { "" };
-        let inject = format!("inject={name}:error={error}:when={first}{all}");
-        let trace = format!("trace={name}");
-
+    fn run(&self, of: usize, fault: Fault, place: Place) -> Result<Trial> {
         self.prepare()?;
-        let mut command = self.traced(of, &["-e", &trace, "-e", &inject]);
+        let mut command = self.with_fault(of, fault, place);
         let ended = run(&mut command, Path::new(WORK_DIR), SIGINT_AFTER)?;
         let left = self.others_end()?;
         let log = fs::read(TRACE).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
-        let injected = log.lines().find(|line| line.contains("(INJECTED)"));
+        let injected = log.lines().find(|line| line.contains(INJECTED));
         // A debug build has shared libraries, which the loader reads before the program starts.
         let not_started = ended.err.contains("while loading shared libraries");
-        // Where writing to standard error fails, there is no message.
-        let cannot_print = log.lines().any(|l| l.contains("write(2, ") && l.contains("(INJECTED)"));
-        let silent = ended.failed() && ended.text().is_empty() && !cannot_print;
-        let silent = silent.then(|| "it failed without a message".to_owned());
-        let fault = match fault(&ended, &left).or(silent).filter(|_| !not_started) {
-            None => self.check()?,
+        let found = match self::fault(&ended, &left).filter(|_| !not_started) {
+            None => self.check()?.or(self.wrong(of, fault, &ended, &log)?),
             fault => fault,
         };
         fs::remove_dir_all(&self.folder)?;
@@ -228,11 +241,87 @@ impl Experiment for Calls {
             Some(_) if not_started => "not started".to_owned(),
             Some(_) => ended.class(),
         };
-        let fault = fault.map(|fault| {
-            let of = COMMANDS[of].join(" ");
-            format!("{of}: {inject}: {fault}\n    {}", injected.unwrap_or("not injected"))
+        let fault = found.map(|found| {
+            let (command, injected) = (COMMANDS[of], injected.unwrap_or("not injected"));
+            format!(
+                "{command}: {fault} from call {} by {}: {found}\n    {injected}",
+                place.first, place.step
+            )
         });
         Ok(Trial { class, fault })
+    }
+
+    /// What is wrong with an end, except for its status: it lacks a message, or has other results.
+    fn wrong(&self, of: usize, fault: Fault, ended: &Finished, log: &str) -> Result<Option<String>> {
+        if ended.failed() {
+            // Where writing to standard error fails, there is no message.
+            let is_error = |line: &str| {
+                line.contains("write(2, ") || line.contains("write(</tmp/work/stderr>")
+            };
+            let cannot_print = log.lines().any(|line| is_error(line) && line.contains(INJECTED));
+            let is_silent = ended.text().is_empty() && !cannot_print;
+            return Ok(is_silent.then(|| "it failed without a message".to_owned()));
+        }
+        let is_too_slow = ended.err.contains("too short for a snapshot");
+        if !fault.is_regular() || ended.interrupted || is_too_slow {
+            return Ok(None);
+        }
+        let (results, undisturbed) = (self.results(of, ended)?, &self.undisturbed[of]);
+        let differ = || format!("{results:?} instead of {undisturbed:?}: {}", ended.err);
+        Ok((!results.is_like(undisturbed)).then(differ))
+    }
+}
+
+impl Experiment for Calls {
+    fn trial(&mut self, random: &mut Random) -> Result<Trial> {
+        let of = random.below(COMMANDS.len());
+        let counts = &self.counts[of];
+        let mut faults = matrix::faults();
+        faults.retain(|fault| !fault.calls(counts).is_empty());
+        // As many transfers in part as errors.
+        let in_part = random.one_in(2);
+        faults.retain(|fault| matches!(fault, Fault::Part { .. }) == in_part);
+        let fault = *random.pick(&faults);
+        // The first calls of a kind differ most from each other.
+        let count = most(fault, counts);
+        let among = if random.one_in(2) { count.min(20) } else { count };
+        let first = 1 + random.below(among);
+        let place = if random.one_in(2) { fault.from(first) } else { Place { first, step: 0 } };
+        self.run(of, fault, place)
+    }
+}
+
+/// The greatest number of calls of one kind that can have the fault.
+fn most(fault: Fault, counts: &BTreeMap<String, usize>) -> usize {
+    let made = fault.calls(counts).into_iter().map(|call| counts[call]).max();
+    fault.possible(made.unwrap_or(0))
+}
+
+/// The cells of the matrix, one for each trial.
+pub struct Matrix {
+    calls: Calls,
+    cells: Vec<Cell>,
+}
+
+impl Matrix {
+    pub fn new() -> Result<Self> {
+        Ok(Matrix { calls: Calls::new()?, cells: matrix::cells() })
+    }
+
+    /// Number of cells.
+    pub fn cells() -> u64 {
+        matrix::cells().len() as u64
+    }
+}
+
+impl Experiment for Matrix {
+    fn trial(&mut self, random: &mut Random) -> Result<Trial> {
+        let index = usize::try_from(random.trial())?;
+        let cell = self.cells.get(index).context("the matrix has no such cell")?;
+        match most(cell.fault, &self.calls.counts[cell.of]) {
+            0 => Ok(Trial { class: "call not made".to_owned(), fault: None }),
+            count => self.calls.run(cell.of, cell.fault, cell.place(count)),
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{BufRead, BufReader};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -65,26 +66,28 @@ impl Results {
     }
 }
 
-/// Runs trials until there are `trials` of them, and continues the campaign in `folder`. Returns the number of faults.
+/// Runs `trials` that it has not run yet, and continues the campaign in `folder`. Returns the number of faults.
 pub fn run(
     kind: ExperimentKind,
     program: &Path,
     folder: Option<&Path>,
     seed: u64,
-    trials: u64,
+    trials: Range<u64>,
 ) -> Result<usize> {
     let path: Option<PathBuf> = folder.map(|folder| folder.join(kind.name() + ".json"));
     let mut results = match &path {
         Some(path) => Results::load(path, seed, hash(program)?)?,
         None => Results { seed, ..Results::default() },
     };
-    while results.done < trials {
-        let to = trials.min(results.done + SANDBOX_TRIALS);
+    results.done = results.done.max(trials.start);
+    while results.done < trials.end {
+        let to = trials.end.min(results.done + SANDBOX_TRIALS);
         let mut command = sandbox::command(kind, program, seed, results.done, to)?;
         results.extend(&mut command, path.as_deref(), &kind.name())?;
     }
     let classes: Vec<String> = results.classes.iter().map(|(c, n)| format!("{c}: {n}")).collect();
-    let (name, done, faults) = (kind.name(), results.done, results.faults.len());
+    let (name, faults) = (kind.name(), results.faults.len());
+    let done: u64 = results.classes.values().sum();
     println!("{name}: {done} trials of seed {seed}, {faults} faults; {}", classes.join(", "));
     Ok(faults)
 }

@@ -13,10 +13,12 @@ mod processes;
 mod random;
 mod run;
 mod sandbox;
+mod shorten;
 mod soak;
 mod target;
 mod targets;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 use crate::sandbox::{Privileges, WORK_DIR};
+use crate::shorten::Plan;
 use crate::target::Behaviour;
 
 /// The outcome of one trial.
@@ -55,8 +58,10 @@ pub enum ExperimentKind {
     /// kills of agents while they write to their lakes; a trial is twenty kills and takes two minutes; not in the
     /// short form; `make test` runs two trials beside other tests
     Agents,
-    /// system calls that fail
+    /// system calls that fail, or that succeed in part, at random places
     Calls,
+    /// all cells of the matrix of commands, system calls, faults and places, in order; not in the short form
+    Matrix,
     /// targets that misbehave, and a process that the program must not touch
     Targets,
     /// programs that follow processes as they start and end; a trial is a minute
@@ -76,7 +81,8 @@ impl ExperimentKind {
             ExperimentKind::Kills => [1000, 10][usize::from(short)],
             ExperimentKind::Settings => [1000, 0][usize::from(short)],
             ExperimentKind::Agents => [10, 0][usize::from(short)],
-            ExperimentKind::Calls => [10_000, 12][usize::from(short)],
+            ExperimentKind::Calls => [10_000, 20][usize::from(short)],
+            ExperimentKind::Matrix => [calls::Matrix::cells(), 0][usize::from(short)],
             ExperimentKind::Targets => [10_000, 8][usize::from(short)],
             ExperimentKind::Soak => [60, 0][usize::from(short)],
         }
@@ -90,6 +96,7 @@ impl ExperimentKind {
             | ExperimentKind::Settings
             | ExperimentKind::Agents
             | ExperimentKind::Calls
+            | ExperimentKind::Matrix
             | ExperimentKind::Targets
             | ExperimentKind::Soak => Privileges::Root,
         }
@@ -100,6 +107,7 @@ impl ExperimentKind {
             ExperimentKind::Arguments => Box::new(arguments::Arguments::new()?),
             ExperimentKind::Agents => Box::new(agents::Agents::new()?),
             ExperimentKind::Calls => Box::new(calls::Calls::new()?),
+            ExperimentKind::Matrix => Box::new(calls::Matrix::new()?),
             ExperimentKind::Targets => Box::new(targets::Targets::new()?),
             ExperimentKind::Soak => Box::new(soak::Soak::new()?),
             ExperimentKind::Kills => Box::new(kills::Kills::of_watching()?),
@@ -135,6 +143,9 @@ enum Task {
         /// number of trials of each experiment [default: hours of work]
         #[arg(long)]
         trials: Option<u64>,
+        /// number of the first trial, to share the trials among several campaigns
+        #[arg(long, default_value_t = 0)]
+        from: u64,
         /// two minutes of trials, none of which changes settings of the machine; without root, nothing
         #[arg(long)]
         short: bool,
@@ -145,6 +156,23 @@ enum Task {
     /// Carry out trials inside the sandbox, and print a line of JSON for each
     #[command(hide = true)]
     Inside { kind: ExperimentKind, seed: u64, from: u64, to: u64 },
+    /// Become a command whose transfers are shortened
+    #[command(hide = true)]
+    Shorten {
+        log: PathBuf,
+        #[command(flatten)]
+        plan: Plan,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+    /// Shorten the transfers of a process
+    #[command(hide = true)]
+    Attach {
+        log: PathBuf,
+        #[command(flatten)]
+        plan: Plan,
+        pid: i32,
+    },
     /// Be a process to watch
     #[command(hide = true)]
     Target { deed: Behaviour },
@@ -162,8 +190,14 @@ fn main() -> Result<ExitCode> {
             heed_interrupts();
             inside(kind, seed, from, to).map(|()| ExitCode::SUCCESS)
         }
+        Task::Shorten { log, plan, command } => {
+            shorten::run(&log, &plan, &command).map(|()| ExitCode::SUCCESS)
+        }
+        Task::Attach { log, plan, pid } => {
+            shorten::attach(&log, &plan, pid).map(|()| ExitCode::SUCCESS)
+        }
         Task::Target { deed } => target::be(deed).map(|()| ExitCode::SUCCESS),
-        Task::Run { kinds, program, folder, seed, trials, short, only } => {
+        Task::Run { kinds, program, folder, seed, trials, from, short, only } => {
             if !rustix::process::geteuid().is_root() {
                 let required = !short || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
                 ensure!(!required, "namespaces require root: run it as root");
@@ -187,7 +221,7 @@ fn main() -> Result<ExitCode> {
                 }
                 match only {
                     Some(n) => campaign::repeat(kind, &program, seed, n),
-                    None => campaign::run(kind, &program, folder.as_deref(), seed, trials),
+                    None => campaign::run(kind, &program, folder.as_deref(), seed, from..trials),
                 }
             });
             Ok(if are_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })

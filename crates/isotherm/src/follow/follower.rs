@@ -9,7 +9,7 @@ use isotherm_core::{Attribution, Nanos, TargetId};
 use isotherm_linux::proc::{Births, cut_comm};
 use isotherm_linux::{AttachError, Hold, proc, sys};
 use isotherm_record::TargetInfo;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use tracing::{debug, warn};
 
 use super::error::FollowError;
@@ -608,8 +608,9 @@ fn fact(id: TargetId, pid: i32, command: String) -> TargetInfo {
 /// Raises the limit on open files. Each process requires three descriptors, and the usual limit may be too low.
 /// If the limit cannot be raised, processes beyond it are skipped.
 fn allow_more_files() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    if let Some(limit) = sys::descriptor_limit() {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use isotherm_core::{Liveness, Mapping, Nanos, OpsError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, test_kill_process};
+use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
 use crate::proc::{self, ProcError};
-use crate::sys::{is_transient, may_look_at_all, monotonic};
+use crate::sys::{descriptor_limit, is_transient, may_look_at_all, monotonic};
 use crate::walker::WalkError;
 
 /// Why a process cannot be watched.
@@ -268,7 +268,8 @@ impl AttachError {
 /// Whether enough descriptors remain free. A new descriptor always gets the lowest free number.
 fn leaves_descriptors(newest: &OwnedFd) -> bool {
     let used = u64::try_from(newest.as_raw_fd()).unwrap_or(0);
-    getrlimit(Resource::Nofile).current.is_none_or(|most| used + SPARE_DESCRIPTORS <= most)
+    let most = descriptor_limit().and_then(|limit| limit.current);
+    most.is_none_or(|most| used + SPARE_DESCRIPTORS <= most)
 }
 
 /// Whether a process with this pid exists, even if isotherm may not read it. Threads and processes that have
@@ -333,7 +334,18 @@ pub(super) fn no_refs(pid: i32, source: ProcError) -> AttachError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::without;
     use crate::walker::own_pid;
+
+    /// Found by `harden run matrix`: isotherm panicked in a sandbox that refuses `prlimit64`.
+    #[test]
+    fn a_process_is_held_where_the_limit_of_descriptors_cannot_be_read() {
+        assert!(descriptor_limit().is_some());
+        without(libc::SYS_prlimit64, || {
+            assert_eq!(descriptor_limit(), None);
+            assert!(HeldProcess::take("/".as_ref(), own_pid()).is_ok());
+        });
+    }
 
     /// ENOMEM or EACCES from `/proc/PID/maps` of one target ended the watching of all.
     #[test]

@@ -4,6 +4,7 @@ mod arena;
 mod cached;
 mod clock;
 mod cpus;
+mod descriptor_limit;
 mod forbid_writing;
 mod fork;
 mod malloc;
@@ -26,6 +27,7 @@ pub use arena::{Arena, ArenaKind};
 pub use cached::{CacheStat, access_mapped, cachestat, mincore};
 pub use clock::{CpuLaps, Stopwatch, monotonic, own_cpu, process_cpu, thread_cpu};
 pub use cpus::{online_cpu_list, online_cpus};
+pub use descriptor_limit::descriptor_limit;
 pub use forbid_writing::forbid_writing;
 pub use fork::SleepingChild;
 pub use malloc::keep_little_memory;
@@ -46,6 +48,8 @@ pub use process_madvise::{MemoryAdvice, advise_all, process_madvise, supports_ad
 #[cfg(test)]
 pub(crate) use read_regular::with_other_kinds;
 pub use read_regular::{open_regular, open_regular_itself, read_regular};
+#[cfg(test)]
+pub(crate) use refused_calls::without;
 pub use signal::is_ignored;
 pub use swapon::{swap_off, swap_on};
 pub use touch::touch;

@@ -148,6 +148,22 @@ fn refused_x32() -> Vec<sock_filter> {
     ]
 }
 
+/// Calls `task` in a thread in which one system call fails with EPERM.
+#[cfg(test)]
+pub(crate) fn without(call: c_long, task: impl FnOnce() + Send) {
+    let target: TargetArch = std::env::consts::ARCH.try_into().unwrap();
+    let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+    let calls = [(call, Vec::new())].into();
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, refused, target).unwrap();
+    let filter: BpfProgram = filter.try_into().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            apply_filter(&filter).unwrap();
+            task();
+        });
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use std::thread;
