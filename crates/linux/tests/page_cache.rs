@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use common::{needs_root, root};
 use isotherm_core::{AddrRange, Budget, PAGE_SIZE};
 use isotherm_linux::page_cache::{
-    AccessCount, BLOCK_DEVICES, CachedFile, CachedRange, Directories, FileAction, HUGETLBFS,
-    ListCursor, ListStep, Listing, PageCache, PageCacheError, ReadCounter, Writes,
+    AccessCount, BLOCK_DEVICES, CachedFile, CachedRange, CountedFiles, Directories, FileAction,
+    HUGETLBFS, ListCursor, ListStep, Listing, PageCache, PageCacheError, ReadCounter, Writes,
 };
 use isotherm_linux::proc::mountinfo;
 use isotherm_linux::sys::{cachestat, mincore};
@@ -270,6 +270,63 @@ fn all_files_are_all_of_the_page_cache() {
     // Below the mount, whose place in the file system may be another.
     let real = folder.path().canonicalize().unwrap();
     assert!(real.ends_with(path.rsplit('/').next().unwrap()), "{path} is not {real:?}");
+}
+
+/// Files that are only counted have the pages that they have if they are listed.
+#[test]
+fn counted_files_have_the_pages_of_listed_ones() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    for i in 0..2000 {
+        let pages = if i % 50 == 0 { 70 } else { i % 5 };
+        std::fs::write(folder.path().join(i.to_string()), vec![1; pages * PAGE_SIZE as usize])
+            .unwrap();
+    }
+    let open = File::open(folder.path()).unwrap();
+    let below = [cache.folder(&open).unwrap()];
+    let device = open.metadata().unwrap().dev();
+    let device = (rustix::fs::major(device), rustix::fs::minor(device));
+    let of = cache.super_blocks().unwrap().into_iter().find(|s| s.device == device).unwrap();
+    // Files, bytes, cached pages, dirty ones; and the counted ones of these.
+    let mut sums = |is_counting: bool| {
+        let (mut all, mut counted) = ([0; 4], CountedFiles::default());
+        let listed = cache.list(&of, &below, |cache, listing| {
+            let Some(mut listing) = listing else {
+                (all, counted) = ([0; 4], CountedFiles::default());
+                return Ok(());
+            };
+            if is_counting {
+                cache.count_below(u64::MAX);
+            }
+            let CountedFiles { files, size, cached, dirty, writeback, sampled, .. } =
+                listing.counted;
+            counted.files += files;
+            counted.cached += cached;
+            counted.sampled += sampled;
+            // A name that the kernel has dropped may be of any folder.
+            listing.files.retain(|file| file.folder != 0 && file.pages > 0);
+            let listed = listing.files.iter().map(|file| file.size);
+            let listed = (listing.files.len() as u64 + files, listed.sum::<u64>() + size);
+            let mut more = [listed.0, listed.1, cached, dirty + writeback];
+            cache.parts(&listing.files, |_, part| {
+                more[2] += u64::from(part.cached);
+                more[3] += u64::from(part.dirty + part.writeback);
+            })?;
+            all.iter_mut().zip(more).for_each(|(all, more)| *all += more);
+            Ok::<_, PageCacheError>(())
+        });
+        listed.unwrap();
+        (all, counted)
+    };
+    // The kernel may write or evict pages meanwhile.
+    let mut attempts = std::iter::repeat_with(|| (sums(false), sums(true))).take(10);
+    let ((all, _), (_, counted)) =
+        attempts.find(|((listed, _), (counted, _))| listed == counted).expect("the same pages");
+    assert_eq!(all[0], 1640, "{all:?}");
+    // The first files are listed, and those of 70 pages.
+    assert!((400..1000).contains(&counted.files), "{counted:?}");
+    assert!(counted.sampled.abs_diff(counted.cached) < 64, "{counted:?}");
 }
 
 /// Every page of a long read counts once, and every short read of the same page.

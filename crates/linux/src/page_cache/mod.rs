@@ -18,7 +18,8 @@ pub use error::PageCacheError;
 pub use holders::{FileUser, MappedPart};
 pub use of_file::{Cached, cached};
 pub use reader::{
-    CachedFile, CachedRange, FileKey, ListCursor, ListStep, Listing, PageCache, Sample, SuperBlock,
+    CachedFile, CachedRange, CountedFiles, FileKey, ListCursor, ListStep, Listing, PageCache,
+    Sample, SuperBlock,
 };
 pub use reads::{AccessCount, FileReadCounts, ReadCounter, Traced, TracedAccess, Writes};
 
