@@ -327,6 +327,13 @@ fn counted_files_have_the_pages_of_listed_ones() {
     // The first files are listed, and those of 70 pages.
     assert!((400..1000).contains(&counted.files), "{counted:?}");
     assert!(counted.sampled.abs_diff(counted.cached) < 64, "{counted:?}");
+    // The program knows at most 16 folders.
+    let listed = cache.list(&of, &[below[0]; 17], |cache, listing| {
+        assert_eq!(listing.unwrap_or_default().counted, CountedFiles::default());
+        cache.count_below(u64::MAX);
+        Ok::<_, PageCacheError>(())
+    });
+    listed.unwrap();
 }
 
 /// Every page of a long read counts once, and every short read of the same page.

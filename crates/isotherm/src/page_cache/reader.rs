@@ -522,7 +522,12 @@ impl Bpf<'_> {
                 let mut found = Vec::with_capacity(listing.files.len());
                 let (files, pages) = name(cache, &mut names, listing, &mut found)?;
                 unnamed_here = (unnamed_here.0 + files, unnamed_here.1 + pages * PAGE_SIZE);
-                each(cache, Found::Files(found))
+                each(cache, Found::Files(found))?;
+                // Then only names say which files are in the folders.
+                if below.is_empty() && !folders.is_empty() {
+                    cache.count_below(0);
+                }
+                Ok(())
             })?;
             each(self.cache, Found::End)?;
             unnamed = (unnamed.0 + unnamed_here.0, unnamed.1 + unnamed_here.1);

@@ -346,6 +346,8 @@ impl PageCache {
         below: &[u64],
         mut each: impl FnMut(&mut Self, Option<Listing>) -> Result<(), E>,
     ) -> Result<(), E> {
+        // A file of XFS that returns would count twice. Of more folders, only names say which files are below them.
+        let can_count = of.magic != XFS && below.len() <= self.bss()?.order.folders.len();
         for _ in 0..ATTEMPTS {
             let mut at = ListCursor::default();
             let mut listed = Listed::default();
@@ -354,8 +356,7 @@ impl PageCache {
             loop {
                 let mut listing = Listing::default();
                 let order = types::order {
-                    // A file that returns would count twice.
-                    count_below: if of.magic == XFS { 0 } else { self.count_below },
+                    count_below: if can_count { self.count_below } else { 0 },
                     entries: max_files,
                     ..types::order::default()
                 };
@@ -418,6 +419,7 @@ impl PageCache {
         run(&self.skel.progs.list_files)?;
         self.take_files(to)?;
         let bss = self.bss()?;
+        to.counted = counted(&bss.counted);
         (at.inode, at.id) = (bss.order.cursor, bss.order.cursor_id);
         Ok(match (bss.lost, bss.more) {
             (0, 0) => ListStep::End,
@@ -450,21 +452,6 @@ impl PageCache {
                 name: name..name + index(f.name_bytes),
             }
         }));
-        let types::counted_files { files, size, cached, evicted, dirty, .. } = bss.counted;
-        let types::counted_files { writeback, mapped, sampled, referenced, active, .. } =
-            bss.counted;
-        to.counted = CountedFiles {
-            files,
-            size,
-            cached,
-            evicted,
-            dirty,
-            writeback,
-            mapped,
-            sampled,
-            referenced,
-            active,
-        };
         Ok(())
     }
 
@@ -587,6 +574,23 @@ fn part(node: &types::cache_node) -> CachedRange {
     });
     let types::cache_node { first, cached, evicted, dirty, writeback, .. } = *node;
     CachedRange { first, cached, evicted, dirty, writeback, sample }
+}
+
+fn counted(of: &types::counted_files) -> CountedFiles {
+    let types::counted_files { files, size, cached, evicted, dirty, .. } = *of;
+    let types::counted_files { writeback, mapped, sampled, referenced, active, .. } = *of;
+    CountedFiles {
+        files,
+        size,
+        cached,
+        evicted,
+        dirty,
+        writeback,
+        mapped,
+        sampled,
+        referenced,
+        active,
+    }
 }
 
 /// Major and minor of the kernel's own form of a device number.
