@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -434,6 +435,68 @@ fn accesses_are_counted_by_window() {
     }
     assert!(counter.calls() - calls >= 2_000, "each call costs");
     assert!(counter.take().unwrap().iter().all(|c| c.file != id), "counts begin anew");
+}
+
+/// Windows are joined while a file is read: from then on each access counts in and marks the window that it is in.
+#[test]
+fn windows_may_become_larger_while_a_file_is_read() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    let Some(mut counter) = usable(ReadCounter::by_window(6, false)) else { return };
+    let file = file_on_disk(&folder, "joined", 1024);
+    (0..1024).for_each(|page| read_page(&file, page));
+    let id = open(&mut cache, &file).id();
+    let (reads, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    counter.attach().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                // Windows 7 and 15 of 64 pages.
+                let i = reads.fetch_add(1, Ordering::Relaxed);
+                read_page(&file, if i % 4 == 0 { 1023 } else { 511 });
+            }
+        });
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for shift in [6, 7, 8, 9, 10, 6, 8] {
+                counter.set_window_shift(shift);
+                // The reader goes on while counts are taken.
+                let mut take = || {
+                    let before = reads.load(Ordering::Relaxed);
+                    (before, counter.take().unwrap(), reads.load(Ordering::Relaxed))
+                };
+                let (before, _, begin) = take();
+                while reads.load(Ordering::Relaxed) < begin + 40_000 {
+                    sleep(Duration::from_millis(1));
+                }
+                let (end, mut found, after) = take();
+                let (done, meanwhile) = ((end - begin) as f64, begin - before + after - end);
+                found.retain(|count| count.file == id);
+                let mut counts = BTreeMap::new();
+                for count in &found {
+                    *counts.entry(count.window).or_insert(0.0) +=
+                        (count.counted * ReadCounter::SHARE) as f64;
+                }
+                let mut expected = BTreeMap::new();
+                for (page, share) in [(511, 0.75), (1023, 0.25)] {
+                    *expected.entry(page >> shift).or_insert(0.0) += share * done;
+                }
+                let windows = |of: &BTreeMap<u64, f64>| of.keys().copied().collect::<Vec<_>>();
+                assert_eq!(windows(&counts), windows(&expected), "shift {shift}");
+                for (window, expected) in expected {
+                    // Six standard deviations.
+                    let error = (counts[&window] - expected).abs();
+                    let most = 6.0 * (expected * ReadCounter::SHARE as f64).sqrt();
+                    let most = most + meanwhile as f64;
+                    assert!(error < most, "{window} at shift {shift}: {counts:?}, not {expected}");
+                }
+                let marked = (0..16).filter(|window| counter.is_marked(id, *window, false));
+                assert_eq!(marked.collect::<Vec<_>>(), windows(&counts), "shift {shift}");
+            }
+        }));
+        ended.store(true, Ordering::Relaxed);
+        checked.unwrap();
+    });
 }
 
 /// Each access marks its window, also the many that do not count.
