@@ -80,7 +80,8 @@ pub struct Calls {
 impl Calls {
     pub fn new() -> Result<Self> {
         let folder = Path::new(WORK_DIR).join("cwd");
-        let targets = [TargetProcess::start(Behaviour::Touch)?, TargetProcess::start(Behaviour::Touch)?];
+        let targets =
+            [TargetProcess::start(Behaviour::Touch)?, TargetProcess::start(Behaviour::Touch)?];
         let mut calls = Calls { targets, folder, counts: Vec::new(), undisturbed: Vec::new() };
         for of in 0..COMMANDS.len() {
             let (counts, results) = calls.count(of)?;
@@ -140,8 +141,11 @@ impl Calls {
     /// The number of calls of each kind, and the results, of a run without a fault.
     fn count(&self, of: usize) -> Result<(BTreeMap<String, usize>, Results)> {
         self.prepare()?;
-        let ended =
-            run(&mut self.traced(of, &["-c", "-U", "calls,name"]), Path::new(WORK_DIR), SIGINT_AFTER)?;
+        let ended = run(
+            &mut self.traced(of, &["-c", "-U", "calls,name"]),
+            Path::new(WORK_DIR),
+            SIGINT_AFTER,
+        )?;
         ensure!(!ended.failed(), "{} fails: {}", COMMANDS[of], ended.text());
         ensure!(self.others_end()?.is_empty(), "strace does not end");
         let results = self.results(of, &ended)?;
@@ -252,7 +256,13 @@ impl Calls {
     }
 
     /// What is wrong with an end, except for its status: it lacks a message, or has other results.
-    fn wrong(&self, of: usize, fault: Fault, ended: &Finished, log: &str) -> Result<Option<String>> {
+    fn wrong(
+        &self,
+        of: usize,
+        fault: Fault,
+        ended: &Finished,
+        log: &str,
+    ) -> Result<Option<String>> {
         if ended.failed() {
             // Where writing to standard error fails, there is no message.
             let is_error = |line: &str| {

@@ -52,16 +52,19 @@ fn main() -> Result<ExitCode> {
     let o = Options::parse();
     let isotherm = o.isotherm.clone().map_or_else(program::beside, Ok)?;
     let dir = tempfile::tempdir_in(&o.within)?;
+    let empty = tempfile::tempdir_in(&o.within)?;
     create(dir.path(), &o)?;
     println!("{} files, {} MiB, {} in a folder", o.files, o.mib, o.folder);
     println!("{:<22} {:>9} {:>9} {:>10} {:>10}", "", "s", "CPU s", "peak MiB", "pages");
-    let (mut by_vmtouch, mut by_isotherm) = (Vec::new(), Vec::new());
+    let (mut by_vmtouch, mut by_isotherm, mut of_empty) = (Vec::new(), Vec::new(), Vec::new());
     let vmtouch = |root: &Path| run(Command::new("vmtouch").arg(root), vmtouch_pages);
     by_vmtouch.push(vmtouch(dir.path())?);
     for _ in 0..o.rounds {
-        let mut command = Command::new(&isotherm);
-        command.arg("files").arg(dir.path()).args(["--json", "--limit", "1"]);
-        by_isotherm.push(run(&mut command, isotherm_pages)?);
+        for (root, runs) in [(dir.path(), &mut by_isotherm), (empty.path(), &mut of_empty)] {
+            let mut command = Command::new(&isotherm);
+            command.arg("files").arg(root).args(["--json", "--limit", "1"]);
+            runs.push(run(&mut command, isotherm_pages)?);
+        }
         by_vmtouch.push(vmtouch(dir.path())?);
     }
     // The kernel may evict pages in the meantime: then both runs of vmtouch around a run differ,
@@ -77,6 +80,9 @@ fn main() -> Result<ExitCode> {
     );
     let vmtouch = show("vmtouch", &mut by_vmtouch);
     let own = show("isotherm files", &mut by_isotherm);
+    // What each run requires: it loads BPF programs, and visits all inodes of the file system.
+    println!("{} inodes in memory", inodes()?);
+    show("  of an empty folder", &mut of_empty);
     println!(
         "vmtouch takes {:.1} times as long, and {:.1} times the CPU time",
         vmtouch.0 / own.0,

@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::{needs_root, root};
 use isotherm_core::{AddrRange, Budget, PAGE_SIZE};
 use isotherm_linux::page_cache::{
-    AccessCount, BLOCK_DEVICES, CachedFile, CachedRange, Directories, FileAction, HUGETLBFS,
-    ListCursor, ListStep, Listing, PageCache, PageCacheError, ReadCounter, Writes,
+    AccessCount, BLOCK_DEVICES, CachedFile, CachedRange, CountedFiles, Directories, FileAction,
+    HUGETLBFS, ListCursor, ListStep, Listing, PageCache, PageCacheError, ReadCounter, Writes,
 };
 use isotherm_linux::proc::mountinfo;
 use isotherm_linux::sys::{cachestat, mincore};
@@ -272,6 +273,70 @@ fn all_files_are_all_of_the_page_cache() {
     assert!(real.ends_with(path.rsplit('/').next().unwrap()), "{path} is not {real:?}");
 }
 
+/// Files that are only counted have the pages that they have if they are listed.
+#[test]
+fn counted_files_have_the_pages_of_listed_ones() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    for i in 0..2000 {
+        let pages = if i % 50 == 0 { 70 } else { i % 5 };
+        std::fs::write(folder.path().join(i.to_string()), vec![1; pages * PAGE_SIZE as usize])
+            .unwrap();
+    }
+    let open = File::open(folder.path()).unwrap();
+    let below = [cache.folder(&open).unwrap()];
+    let device = open.metadata().unwrap().dev();
+    let device = (rustix::fs::major(device), rustix::fs::minor(device));
+    let of = cache.super_blocks().unwrap().into_iter().find(|s| s.device == device).unwrap();
+    // Files, bytes, cached pages, dirty ones; and the counted ones of these.
+    let mut sums = |is_counting: bool| {
+        let (mut all, mut counted) = ([0; 4], CountedFiles::default());
+        let listed = cache.list(&of, &below, |cache, listing| {
+            let Some(mut listing) = listing else {
+                (all, counted) = ([0; 4], CountedFiles::default());
+                return Ok(());
+            };
+            if is_counting {
+                cache.count_below(u64::MAX);
+            }
+            let CountedFiles { files, size, cached, dirty, writeback, sampled, .. } =
+                listing.counted;
+            counted.files += files;
+            counted.cached += cached;
+            counted.sampled += sampled;
+            // A name that the kernel has dropped may be of any folder.
+            listing.files.retain(|file| file.folder != 0 && file.pages > 0);
+            let listed = listing.files.iter().map(|file| file.size);
+            let listed = (listing.files.len() as u64 + files, listed.sum::<u64>() + size);
+            let mut more = [listed.0, listed.1, cached, dirty + writeback];
+            cache.parts(&listing.files, |_, part| {
+                more[2] += u64::from(part.cached);
+                more[3] += u64::from(part.dirty + part.writeback);
+            })?;
+            all.iter_mut().zip(more).for_each(|(all, more)| *all += more);
+            Ok::<_, PageCacheError>(())
+        });
+        listed.unwrap();
+        (all, counted)
+    };
+    // The kernel may write or evict pages meanwhile.
+    let mut attempts = std::iter::repeat_with(|| (sums(false), sums(true))).take(10);
+    let ((all, _), (_, counted)) =
+        attempts.find(|((listed, _), (counted, _))| listed == counted).expect("the same pages");
+    assert_eq!(all[0], 1640, "{all:?}");
+    // The first files are listed, and those of 70 pages.
+    assert!((400..1000).contains(&counted.files), "{counted:?}");
+    assert!(counted.sampled.abs_diff(counted.cached) < 64, "{counted:?}");
+    // The program knows at most 16 folders.
+    let listed = cache.list(&of, &[below[0]; 17], |cache, listing| {
+        assert_eq!(listing.unwrap_or_default().counted, CountedFiles::default());
+        cache.count_below(u64::MAX);
+        Ok::<_, PageCacheError>(())
+    });
+    listed.unwrap();
+}
+
 /// Every page of a long read counts once, and every short read of the same page.
 #[test]
 fn reads_are_counted_by_file() {
@@ -370,6 +435,68 @@ fn accesses_are_counted_by_window() {
     }
     assert!(counter.calls() - calls >= 2_000, "each call costs");
     assert!(counter.take().unwrap().iter().all(|c| c.file != id), "counts begin anew");
+}
+
+/// Windows are joined while a file is read: from then on each access counts in and marks the window that it is in.
+#[test]
+fn windows_may_become_larger_while_a_file_is_read() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    let Some(mut counter) = usable(ReadCounter::by_window(6, false)) else { return };
+    let file = file_on_disk(&folder, "joined", 1024);
+    (0..1024).for_each(|page| read_page(&file, page));
+    let id = open(&mut cache, &file).id();
+    let (reads, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    counter.attach().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                // Windows 7 and 15 of 64 pages.
+                let i = reads.fetch_add(1, Ordering::Relaxed);
+                read_page(&file, if i % 4 == 0 { 1023 } else { 511 });
+            }
+        });
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for shift in [6, 7, 8, 9, 10, 6, 8] {
+                counter.set_window_shift(shift);
+                // The reader goes on while counts are taken.
+                let mut take = || {
+                    let before = reads.load(Ordering::Relaxed);
+                    (before, counter.take().unwrap(), reads.load(Ordering::Relaxed))
+                };
+                let (before, _, begin) = take();
+                while reads.load(Ordering::Relaxed) < begin + 40_000 {
+                    sleep(Duration::from_millis(1));
+                }
+                let (end, mut found, after) = take();
+                let (done, meanwhile) = ((end - begin) as f64, begin - before + after - end);
+                found.retain(|count| count.file == id);
+                let mut counts = BTreeMap::new();
+                for count in &found {
+                    *counts.entry(count.window).or_insert(0.0) +=
+                        (count.counted * ReadCounter::SHARE) as f64;
+                }
+                let mut expected = BTreeMap::new();
+                for (page, share) in [(511, 0.75), (1023, 0.25)] {
+                    *expected.entry(page >> shift).or_insert(0.0) += share * done;
+                }
+                let windows = |of: &BTreeMap<u64, f64>| of.keys().copied().collect::<Vec<_>>();
+                assert_eq!(windows(&counts), windows(&expected), "shift {shift}");
+                for (window, expected) in expected {
+                    // Six standard deviations.
+                    let error = (counts[&window] - expected).abs();
+                    let most = 6.0 * (expected * ReadCounter::SHARE as f64).sqrt();
+                    let most = most + meanwhile as f64;
+                    assert!(error < most, "{window} at shift {shift}: {counts:?}, not {expected}");
+                }
+                let marked = (0..16).filter(|window| counter.is_marked(id, *window, false));
+                assert_eq!(marked.collect::<Vec<_>>(), windows(&counts), "shift {shift}");
+            }
+        }));
+        ended.store(true, Ordering::Relaxed);
+        checked.unwrap();
+    });
 }
 
 /// Each access marks its window, also the many that do not count.

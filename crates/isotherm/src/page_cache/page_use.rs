@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use isotherm_core::PAGE_SIZE;
-use isotherm_linux::page_cache::{Cached, CachedRange, FileReadCounts};
+use isotherm_linux::page_cache::{Cached, CachedRange, CountedFiles, FileReadCounts};
 use serde::Serialize;
 
 /// Cached pages, in bytes. `None` is a figure that the kernel does not report here.
@@ -125,6 +125,26 @@ impl PageUse {
             referenced_bytes: with(a.referenced_bytes, b.referenced_bytes),
             active_bytes: both(a.active_bytes, b.active_bytes),
         });
+    }
+
+    /// The figures of files that were counted together.
+    pub(super) fn of_counted(counted: &CountedFiles, is_tmpfs: bool, is_two_lists: bool) -> Self {
+        let bytes = |pages: u64| pages * PAGE_SIZE;
+        let gone = bytes(counted.evicted);
+        PageUse {
+            resident_bytes: bytes(counted.cached),
+            dirty_bytes: Some(bytes(counted.dirty)),
+            writeback_bytes: Some(bytes(counted.writeback)),
+            evicted_bytes: Some(if is_tmpfs { 0 } else { gone }),
+            swapped_bytes: Some(if is_tmpfs { gone } else { 0 }),
+            mapped_bytes: Some(bytes(counted.mapped)),
+            marks: Some(Marks {
+                sampled_bytes: bytes(counted.sampled),
+                referenced_bytes: bytes(counted.referenced),
+                active_bytes: is_two_lists.then_some(bytes(counted.active)),
+            }),
+            ..PageUse::of_size(counted.size)
+        }
     }
 
     /// The figures of a file by system calls.

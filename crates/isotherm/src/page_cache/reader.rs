@@ -9,8 +9,8 @@ use std::rc::Rc;
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::cgroup::MemoryGroups;
 use isotherm_linux::page_cache::{
-    CachedFile, CachedRange, FileReadCounts, HUGETLBFS, ListCursor, ListStep, Listing, OVERLAYFS,
-    PageCache, PageCacheError, SuperBlock, TMPFS,
+    CachedFile, CachedRange, CountedFiles, FileReadCounts, HUGETLBFS, ListCursor, ListStep,
+    Listing, OVERLAYFS, PageCache, PageCacheError, SuperBlock, TMPFS,
 };
 use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
 use isotherm_linux::sys::open_regular_itself;
@@ -75,6 +75,13 @@ impl CacheReading {
         self.files.append(&mut other.files);
         self.cached.append(&mut other.cached);
         self.rest.add(other.rest.files, &other.rest.pages);
+    }
+
+    /// The cached pages of the last of the first `limit` files by these, if there are as many.
+    fn last_pages(&self, limit: usize) -> Option<u64> {
+        let mut pages: Vec<u64> = self.cached.iter().map(|file| file.pages).collect();
+        let place = pages.len().checked_sub(limit.max(1))?;
+        Some(*pages.select_nth_unstable(place).1)
     }
 
     /// Only counts the files after the first `limit`, if there are many.
@@ -332,6 +339,8 @@ impl FoundFile {
 enum Found {
     /// some files
     Files(Vec<FoundFile>),
+    /// files that were only counted, and whether they are of tmpfs: [`PageCache::count_below`]
+    Counted(CountedFiles, bool),
     /// The files since the last `End` are void.
     Void,
     /// The files so far are complete.
@@ -366,6 +375,11 @@ impl Bpf<'_> {
         let named = &self.scope.paths;
         let is_named = |f: &FileUse| named.iter().any(|p| p.as_os_str() == &*f.name);
         let keep = Some(order.limit).filter(|_| is_once && order.by == By::File);
+        // A file that is opened might be listed, too.
+        let counts_rest = order.sort == SortBy::Resident
+            && chosen.is_none()
+            && reads.is_none()
+            && named.iter().all(|path| !self.is_opened(path));
         let (mut scan, mut new) = (CacheReading::default(), CacheReading::default());
         let mut remarks = Vec::new();
         self.find(&mut remarks, &mut |cache, found| {
@@ -386,7 +400,16 @@ impl Bpf<'_> {
                             new.cached.push(known);
                         }
                     }
-                    keep.into_iter().for_each(|limit| new.keep_first(order.sort, limit));
+                    if let Some(limit) = keep {
+                        new.keep_first(order.sort, limit);
+                        if let Some(last) = new.last_pages(limit).filter(|_| counts_rest) {
+                            cache.count_below(last + 1);
+                        }
+                    }
+                }
+                Found::Counted(counted, is_tmpfs) => {
+                    let pages = PageUse::of_counted(&counted, is_tmpfs, is_two_lists);
+                    new.rest.add(counted.files, &pages);
                 }
                 Found::Void => new = CacheReading::default(),
                 Found::End => {
@@ -417,6 +440,7 @@ impl Bpf<'_> {
         self.find(&mut Vec::new(), &mut |_, found| {
             match found {
                 Found::Files(mut files) => all.append(&mut files),
+                Found::Counted(..) => {}
                 Found::Void => all.truncate(complete),
                 Found::End => complete = all.len(),
             }
@@ -491,11 +515,19 @@ impl Bpf<'_> {
                     unnamed_here = (0, 0);
                     return each(cache, Found::Void);
                 };
+                if listing.counted.files > 0 {
+                    each(cache, Found::Counted(listing.counted, of.magic == TMPFS))?;
+                }
                 listing.files.retain(|file| !seen.contains(&file.id()));
                 let mut found = Vec::with_capacity(listing.files.len());
                 let (files, pages) = name(cache, &mut names, listing, &mut found)?;
                 unnamed_here = (unnamed_here.0 + files, unnamed_here.1 + pages * PAGE_SIZE);
-                each(cache, Found::Files(found))
+                each(cache, Found::Files(found))?;
+                // Then only names say which files are in the folders.
+                if below.is_empty() && !folders.is_empty() {
+                    cache.count_below(0);
+                }
+                Ok(())
             })?;
             each(self.cache, Found::End)?;
             unnamed = (unnamed.0 + unnamed_here.0, unnamed.1 + unnamed_here.1);

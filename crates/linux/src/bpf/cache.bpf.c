@@ -21,6 +21,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Steps of one run: bounds the time under RCU to some milliseconds. */
 #define MAX_INODES 8192
 #define MAX_STEPS (1 << 16)
+#define SAMPLED_PAGES 64
 #define OVERLAYFS_MAGIC 0x794c7630
 #define BTRFS_MAGIC 0x9123683e
 
@@ -198,9 +199,10 @@ struct order {
 	__u64 cursor;     /* the inode that was visited last; 0: begin */
 	__u64 cursor_id;
 	__u64 min_pages;  /* list only files with as many cached pages */
+	__u64 count_below; /* count files with fewer cached pages in `counted`, if they are small */
 	__u64 seed;       /* of the choice of pages */
 	__s32 fd;         /* of the caller, for keep_open_file and find_folder */
-	__u32 entries;    /* of the input: files, or dentries */
+	__u32 entries;    /* of the input: files, or dentries; of the output of list_files */
 	__u64 folders[MAX_FOLDERS]; /* list only files below these dentries; the rest is 0 */
 };
 
@@ -236,6 +238,13 @@ struct cache_node {
 
 enum sample { SAMPLED = 1, REFERENCED = 2, ACTIVE = 4, WORKINGSET = 8 };
 
+/* The sum of files that are not listed. All but `files` and `size` are pages. */
+struct counted_files {
+	__u64 files, size;
+	__u64 cached, evicted, dirty, writeback, mapped;
+	__u64 sampled, referenced, active; /* pages that samples represent, and those of them with marks */
+};
+
 struct dentry_entry {
 	__u64 dentry, parent;
 	__u32 name, name_bytes;
@@ -257,6 +266,8 @@ struct order order;
 struct place at; /* the progress of read_nodes */
 __u32 found, visited, lost, more, name_end;
 __u64 folder; /* the dentry that find_folder has found */
+struct counted_files counted;
+__u64 unsampled; /* cached pages of counted files since the last sample */
 struct super_entry supers[MAX_SUPERS];
 struct cached_file files[MAX_FILES];
 struct cache_node nodes[MAX_NODES];
@@ -445,82 +456,6 @@ static long climb(__u32 depth, struct climb *c)
 	return 0;
 }
 
-struct inode_walk {
-	__u64 link, head;
-	__u64 parent, is_below; /* the directory of the file before, and whether it is listed */
-};
-
-/* Whether the file is below one of order.folders. One without a name may be. */
-static __always_inline bool is_chosen(__u64 inode, struct inode_walk *w)
-{
-	__u64 dentry, parent;
-
-	if (!order.folders[0])
-		return true;
-	dentry = dentry_of(inode);
-	if (!dentry)
-		return true;
-	parent = LOAD(dentry, struct dentry, d_parent);
-	if (parent != w->parent) {
-		struct climb c = { .dentry = parent };
-
-		bpf_loop(MAX_DEPTH, climb, &c, 0);
-		w->parent = parent;
-		w->is_below = c.is_below;
-	}
-	return w->is_below;
-}
-
-static long list_inode(__u32 i, struct inode_walk *w)
-{
-	__u64 next = load(w->link), inode;
-
-	if (next == w->head) {
-		more = 0;
-		return 1;
-	}
-	/* An inode that is taken off the list points to itself. */
-	if (next == w->link || !next) {
-		lost = 1;
-		return 1;
-	}
-	w->link = next;
-	visited++;
-	inode = next - AT(struct inode, i_sb_list);
-	if (root_of(inode)
-	    && LOAD(mapping_of(inode), struct address_space, nrpages) >= order.min_pages
-	    && is_chosen(inode, w))
-		keep_file(inode);
-	return found >= MAX_FILES || name_end >= NAME_BYTES;
-}
-
-/* The files with page cache or with notes of evicted pages, among the next inodes of a super block. If the
- * inode at which the run before has stopped is gone, `lost` is set: begin again. */
-SEC("syscall") int list_files(void *ctx)
-{
-	struct inode_walk w = { .head = order.sb + AT(struct super_block, s_inodes) };
-
-	found = visited = lost = name_end = 0;
-	more = 1;
-	lock();
-	w.link = w.head;
-	if (order.cursor) {
-		__u64 next;
-
-		w.link = order.cursor + AT(struct inode, i_sb_list);
-		next = load(w.link);
-		lost = LOAD(order.cursor, struct inode, i_sb) != order.sb
-		       || id_of(order.cursor) != order.cursor_id
-		       || load(next + 8) != w.link || next == w.link;
-	}
-	if (!lost)
-		bpf_loop(MAX_INODES, list_inode, &w, 0);
-	order.cursor = w.link == w.head ? 0 : w.link - AT(struct inode, i_sb_list);
-	order.cursor_id = order.cursor ? id_of(order.cursor) : 0;
-	unlock();
-	return 0;
-}
-
 static long name_dentry(__u32 i, void *unused)
 {
 	struct dentry_entry *d = &dentries[within(i, MAX_DENTRIES)];
@@ -596,11 +531,6 @@ static long pick_folio(__u32 i, struct pick *p)
 	return 1;
 }
 
-struct cache_walk {
-	__u64 root;   /* of the tree of the file; 0: not read yet */
-	__u64 memory; /* the memory controller, `struct cgroup_subsys` */
-};
-
 /* The memory cgroup of a page: its id is the inode number of its directory. A page is charged to a group,
  * or, in new kernels, to an object that leads to it: the group is the one that belongs to the memory
  * controller. */
@@ -633,6 +563,170 @@ static __always_inline void describe(struct cache_node *n, __u64 folio, __u64 me
 	n->group = group_of(folio, memory);
 }
 
+/* A node of 64 slots for single pages counts its entries: only the marked ones are looked at. */
+static __always_inline void count_leaf(struct cache_node *n, __u64 node)
+{
+	struct tally t = { .node = node, .dirty = marks_of(node, 0), .writeback = marks_of(node, 1) };
+	__u64 head = load(node);
+
+	n->evicted = head >> 24 & 0xff;
+	n->cached = (head >> 16 & 0xff) - n->evicted;
+	if (t.dirty | t.writeback) {
+		bpf_loop(64, count_marks, &t, 0);
+		n->dirty = t.nr_dirty;
+		n->writeback = t.nr_writeback;
+	}
+}
+
+/* Looks at one page of a node, chosen by a hash of `seed`. */
+static __always_inline void sample_leaf(struct cache_node *n, __u64 node, __u64 memory, __u64 seed)
+{
+	struct pick p = { .node = node, .start = (seed * 0x9e3779b97f4a7c15ull) >> 58 };
+
+	bpf_loop(64, pick_folio, &p, 0);
+	if (p.folio)
+		describe(n, p.folio, memory);
+}
+
+/* An entry above the leaves, for the pages of a large folio, or the only page of a file. */
+static __always_inline void count_entry(struct cache_node *n, __u64 entry, __u32 pages)
+{
+	__u64 flags;
+
+	if (IS_SHADOW(entry)) {
+		n->evicted = pages;
+		return;
+	}
+	flags = load(entry);
+	n->cached = pages;
+	n->dirty = FLAG(flags, PG_dirty, pages);
+	n->writeback = FLAG(flags, PG_writeback, pages);
+}
+
+struct inode_walk {
+	__u64 link, head;
+	__u64 parent, is_below; /* the directory of the file before, and whether it is listed */
+};
+
+/* Whether the file is below one of order.folders. One without a name may be. */
+static __always_inline bool is_chosen(__u64 inode, struct inode_walk *w)
+{
+	__u64 dentry, parent;
+
+	if (!order.folders[0])
+		return true;
+	dentry = dentry_of(inode);
+	if (!dentry)
+		return true;
+	parent = LOAD(dentry, struct dentry, d_parent);
+	if (parent != w->parent) {
+		struct climb c = { .dentry = parent };
+
+		bpf_loop(MAX_DEPTH, climb, &c, 0);
+		w->parent = parent;
+		w->is_below = c.is_below;
+	}
+	return w->is_below;
+}
+
+/* Counts a file whose tree is one node or one page, and samples one page of each SAMPLED_PAGES. Other files are listed,
+ * and those without a name if that decides whether they are chosen. */
+static __always_inline bool count_file(__u64 inode, __u64 root)
+{
+	struct cache_node n = {};
+	__u64 node = root - 2;
+	bool is_node = IS_NODE(root);
+
+	if ((is_node && (load(node) & 0xff)) || (order.folders[0] && !dentry_of(inode)))
+		return false;
+	if (is_node)
+		count_leaf(&n, node);
+	else
+		count_entry(&n, root, 1);
+	if (!(n.cached | n.evicted))
+		return true;
+	counted.files++;
+	counted.size += LOAD(inode, struct inode, i_size);
+	counted.cached += n.cached;
+	counted.evicted += n.evicted;
+	counted.dirty += n.dirty;
+	counted.writeback += n.writeback;
+	if (LOAD(mapping_of(inode), struct address_space, i_mmap.rb_root.rb_node))
+		counted.mapped += n.cached;
+	unsampled += n.cached;
+	if (unsampled < SAMPLED_PAGES)
+		return true;
+	unsampled -= SAMPLED_PAGES;
+	if (is_node)
+		sample_leaf(&n, node, 0, inode ^ order.seed);
+	else
+		describe(&n, root, 0);
+	if (n.sample & SAMPLED)
+		counted.sampled += SAMPLED_PAGES;
+	if (n.sample & (REFERENCED | ACTIVE))
+		counted.referenced += SAMPLED_PAGES;
+	if (n.sample & ACTIVE)
+		counted.active += SAMPLED_PAGES;
+	return true;
+}
+
+static long list_inode(__u32 i, struct inode_walk *w)
+{
+	__u64 next = load(w->link), inode, root, pages;
+
+	if (next == w->head) {
+		more = 0;
+		return 1;
+	}
+	/* An inode that is taken off the list points to itself. */
+	if (next == w->link || !next) {
+		lost = 1;
+		return 1;
+	}
+	w->link = next;
+	visited++;
+	inode = next - AT(struct inode, i_sb_list);
+	root = root_of(inode);
+	pages = LOAD(mapping_of(inode), struct address_space, nrpages);
+	if (root && pages >= order.min_pages && is_chosen(inode, w)
+	    && !(pages < order.count_below && count_file(inode, root)))
+		keep_file(inode);
+	return found >= order.entries || found >= MAX_FILES || name_end >= NAME_BYTES;
+}
+
+/* The files with page cache or with notes of evicted pages, among the next inodes of a super block. If the
+ * inode at which the run before has stopped is gone, `lost` is set: begin again. */
+SEC("syscall") int list_files(void *ctx)
+{
+	struct inode_walk w = { .head = order.sb + AT(struct super_block, s_inodes) };
+
+	found = visited = lost = name_end = 0;
+	counted = (struct counted_files){};
+	more = 1;
+	lock();
+	w.link = w.head;
+	if (order.cursor) {
+		__u64 next;
+
+		w.link = order.cursor + AT(struct inode, i_sb_list);
+		next = load(w.link);
+		lost = LOAD(order.cursor, struct inode, i_sb) != order.sb
+		       || id_of(order.cursor) != order.cursor_id
+		       || load(next + 8) != w.link || next == w.link;
+	}
+	if (!lost)
+		bpf_loop(MAX_INODES, list_inode, &w, 0);
+	order.cursor = w.link == w.head ? 0 : w.link - AT(struct inode, i_sb_list);
+	order.cursor_id = order.cursor ? id_of(order.cursor) : 0;
+	unlock();
+	return 0;
+}
+
+struct cache_walk {
+	__u64 root;   /* of the tree of the file; 0: not read yet */
+	__u64 memory; /* the memory controller, `struct cgroup_subsys` */
+};
+
 static __always_inline struct cache_node *new_node(__u64 page)
 {
 	struct cache_node *n = &nodes[within(found, MAX_NODES)];
@@ -645,45 +739,22 @@ static __always_inline struct cache_node *new_node(__u64 page)
 	return n;
 }
 
-/* A node of 64 slots for single pages. It counts its entries: only one page is looked at. */
 static __always_inline void read_leaf(struct cache_walk *w, __u64 node, __u64 page)
 {
 	struct cache_node *n = new_node(page);
-	struct tally t = { .node = node, .dirty = marks_of(node, 0), .writeback = marks_of(node, 1) };
-	struct pick p = { .node = node };
-	__u64 head = load(node);
 
-	n->evicted = head >> 24 & 0xff;
-	n->cached = (head >> 16 & 0xff) - n->evicted;
-	if (t.dirty | t.writeback) {
-		bpf_loop(64, count_marks, &t, 0);
-		n->dirty = t.nr_dirty;
-		n->writeback = t.nr_writeback;
-	}
-	if (n->cached) {
-		p.start = ((page ^ order.seed) * 0x9e3779b97f4a7c15ull) >> 58;
-		bpf_loop(64, pick_folio, &p, 0);
-		if (p.folio)
-			describe(n, p.folio, w->memory);
-	}
+	count_leaf(n, node);
+	if (n->cached)
+		sample_leaf(n, node, w->memory, page ^ order.seed);
 }
 
-/* An entry above the leaves, for 2^shift pages of a large folio, or the only page of a file. */
 static __always_inline void read_entry(struct cache_walk *w, __u64 entry, __u64 page, __u32 shift)
 {
 	struct cache_node *n = new_node(page);
-	__u32 pages = 1u << (shift & 31);
-	__u64 flags;
 
-	if (IS_SHADOW(entry)) {
-		n->evicted = pages;
-		return;
-	}
-	flags = load(entry);
-	n->cached = pages;
-	n->dirty = FLAG(flags, PG_dirty, pages);
-	n->writeback = FLAG(flags, PG_writeback, pages);
-	describe(n, entry, w->memory);
+	count_entry(n, entry, 1u << (shift & 31));
+	if (n->cached)
+		describe(n, entry, w->memory);
 }
 
 static __always_inline void next_file(struct cache_walk *w)

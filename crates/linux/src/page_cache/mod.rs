@@ -18,8 +18,8 @@ pub use error::PageCacheError;
 pub use holders::{FileUser, MappedPart};
 pub use of_file::{Cached, cached};
 pub use reader::{
-    CachedFile, CachedRange, FileKey, ListCursor, ListStep, Listing, PageCache, PageMarks,
-    SuperBlock,
+    CachedFile, CachedRange, CountedFiles, FileKey, ListCursor, ListStep, Listing, PageCache,
+    PageMarks, SuperBlock,
 };
 pub use reads::{AccessCount, FileReadCounts, ReadCounter, Traced, TracedAccess, Writes};
 

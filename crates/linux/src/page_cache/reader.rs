@@ -20,6 +20,8 @@ use crate::walker::{WalkMethod, bpf_help};
 
 /// Files of one run, as in `cache.bpf.c`.
 const MAX_FILES: usize = 8192;
+/// Files of the first run that finds any: the caller may then have the others counted.
+const FIRST_FILES: u32 = 1024;
 /// Dentries of one run, as in `cache.bpf.c`.
 const MAX_DENTRIES: usize = 4096;
 /// Magic number of XFS.
@@ -35,6 +37,8 @@ pub struct PageCache {
     /// the super block of tmpfs files without a folder, from which the search for the others begins
     first: u64,
     seed: u64,
+    /// see [`Self::count_below`]
+    count_below: u64,
 }
 
 // SAFETY: the skeleton holds raw pointers to maps and programs of its own object, which has no other user.
@@ -122,6 +126,33 @@ pub struct Listing {
     /// the files
     pub files: Vec<CachedFile>,
     names: Vec<u8>,
+    /// files that are not among them: see [`PageCache::count_below`]
+    pub counted: CountedFiles,
+}
+
+/// The sum of files that were counted, but not listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CountedFiles {
+    /// number of files
+    pub files: u64,
+    /// their size in bytes
+    pub size: u64,
+    /// pages in the cache
+    pub cached: u64,
+    /// pages as in [`CachedRange::evicted`]
+    pub evicted: u64,
+    /// pages with changes that are not on the disk yet
+    pub dirty: u64,
+    /// pages that are being written to the disk
+    pub writeback: u64,
+    /// cached pages of files that a process maps
+    pub mapped: u64,
+    /// cached pages that samples represent: each one 64 pages
+    pub sampled: u64,
+    /// those of them with [`Sample::referenced`] or [`Sample::active`]
+    pub referenced: u64,
+    /// those of them with [`Sample::active`]
+    pub active: u64,
 }
 
 impl Listing {
@@ -217,7 +248,7 @@ impl PageCache {
         if let Some(constants) = skel.maps.rodata_data.as_deref_mut() {
             constants.direct_loads = reading == WalkMethod::Direct;
         }
-        Ok(PageCache { skel: skel.load()?, _storage: storage, first: 0, seed: 1 })
+        Ok(PageCache { skel: skel.load()?, _storage: storage, first: 0, seed: 1, count_below: 0 })
     }
 
     /// A file of our own must have the pages that were written to it, all dirty, and the name that it was given.
@@ -305,6 +336,7 @@ impl PageCache {
     /// Calls `each` with the files of a super block that have pages in the cache, or shadow entries of evicted pages,
     /// some thousand at a time. These are the files below the folders, and those whose names the kernel has dropped; all
     /// if there are no folders, or more than 16. With `None`, the files so far are void, and the list begins again.
+    /// `each` may have small files counted: see [`Self::count_below`].
     ///
     /// # Errors
     /// If the program does not run, if the list changes too fast, or if `each` fails.
@@ -314,14 +346,26 @@ impl PageCache {
         below: &[u64],
         mut each: impl FnMut(&mut Self, Option<Listing>) -> Result<(), E>,
     ) -> Result<(), E> {
+        // A file of XFS that returns would count twice. Of more folders, only names say which files are below them.
+        let can_count = of.magic != XFS && below.len() <= self.bss()?.order.folders.len();
         for _ in 0..ATTEMPTS {
             let mut at = ListCursor::default();
             let mut listed = Listed::default();
+            let mut max_files = FIRST_FILES;
+            self.count_below = 0;
             loop {
                 let mut listing = Listing::default();
-                let step = self.list_next(of, below, 0, &mut at, &mut listing)?;
+                let order = types::order {
+                    count_below: if can_count { self.count_below } else { 0 },
+                    entries: max_files,
+                    ..types::order::default()
+                };
+                let step = self.list_step(of, below, order, &mut at, &mut listing)?;
                 if of.magic == XFS {
                     listed.leave_out(&mut listing);
+                }
+                if !listing.files.is_empty() {
+                    max_files = u32::MAX;
                 }
                 each(self, Some(listing).filter(|_| step != ListStep::Lost))?;
                 match step {
@@ -332,6 +376,12 @@ impl PageCache {
             }
         }
         Err(PageCacheError::Restless(of.name.clone(), ATTEMPTS).into())
+    }
+
+    /// Until the list ends, [`Self::list`] counts files with fewer cached pages instead of listing them: those with at
+    /// most 64 pages whose folder is known. It looks at the marks of one page in 64.
+    pub fn count_below(&mut self, pages: u64) {
+        self.count_below = pages;
     }
 
     /// Appends the files with at least `min_pages` cached pages among the next 8192 inodes of a super block: see
@@ -347,20 +397,29 @@ impl PageCache {
         at: &mut ListCursor,
         to: &mut Listing,
     ) -> Result<ListStep, PageCacheError> {
+        let order = types::order { min_pages, entries: u32::MAX, ..types::order::default() };
+        self.list_step(of, below, order, at, to)
+    }
+
+    fn list_step(
+        &mut self,
+        of: &SuperBlock,
+        below: &[u64],
+        request: types::order,
+        at: &mut ListCursor,
+        to: &mut Listing,
+    ) -> Result<ListStep, PageCacheError> {
+        let seed = self.seed;
         let order = &mut self.bss()?.order;
-        *order = types::order {
-            sb: of.address,
-            cursor: at.inode,
-            cursor_id: at.id,
-            min_pages,
-            ..types::order::default()
-        };
+        *order =
+            types::order { sb: of.address, cursor: at.inode, cursor_id: at.id, seed, ..request };
         if let Some(folders) = order.folders.get_mut(..below.len()) {
             folders.copy_from_slice(below);
         }
         run(&self.skel.progs.list_files)?;
         self.take_files(to)?;
         let bss = self.bss()?;
+        to.counted = counted(&bss.counted);
         (at.inode, at.id) = (bss.order.cursor, bss.order.cursor_id);
         Ok(match (bss.lost, bss.more) {
             (0, 0) => ListStep::End,
@@ -517,6 +576,23 @@ fn part(node: &types::cache_node) -> CachedRange {
     CachedRange { first, cached, evicted, dirty, writeback, sample }
 }
 
+fn counted(of: &types::counted_files) -> CountedFiles {
+    let types::counted_files { files, size, cached, evicted, dirty, .. } = *of;
+    let types::counted_files { writeback, mapped, sampled, referenced, active, .. } = *of;
+    CountedFiles {
+        files,
+        size,
+        cached,
+        evicted,
+        dirty,
+        writeback,
+        mapped,
+        sampled,
+        referenced,
+        active,
+    }
+}
+
 /// Major and minor of the kernel's own form of a device number.
 fn device(number: u32) -> (u32, u32) {
     (number >> 20, number & 0xf_ffff)
@@ -552,7 +628,7 @@ mod tests {
             folder: 0,
             name: 0..0,
         };
-        Listing { files: numbers.iter().map(file).collect(), names: Vec::new() }
+        Listing { files: numbers.iter().map(file).collect(), ..Listing::default() }
     }
 
     #[test]
