@@ -111,8 +111,7 @@ mod tests {
 
     #[test]
     fn a_process_that_nobody_waited_for_has_ended() {
-        let mut child =
-            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         assert!(of(pid).is_ok());
         drop(child.stdin.take());

@@ -69,7 +69,7 @@ impl Results {
 
 pub struct Calls {
     /// a process that is only watched, and one whose memory commands page out
-    targets: [Target; 2],
+    targets: [TargetProcess; 2],
     folder: PathBuf,
     /// the number of calls of each command, by name
     counts: Vec<BTreeMap<String, usize>>,

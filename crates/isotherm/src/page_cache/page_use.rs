@@ -138,7 +138,7 @@ impl PageUse {
             evicted_bytes: Some(if is_tmpfs { 0 } else { gone }),
             swapped_bytes: Some(if is_tmpfs { gone } else { 0 }),
             mapped_bytes: Some(bytes(counted.mapped)),
-            marks: Some(Marks {
+            marks: Some(MarkedBytes {
                 sampled_bytes: bytes(counted.sampled),
                 referenced_bytes: bytes(counted.referenced),
                 active_bytes: is_two_lists.then_some(bytes(counted.active)),
