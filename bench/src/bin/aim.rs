@@ -76,10 +76,9 @@ fn main() -> Result<()> {
         let good = course.back.iter().filter(|back| **back <= o.percent).count();
         (kept, all) = (kept + good, all + n);
         let fixed = course.kept.iter().position(|kept| *kept as f64 >= MIN_KEPT * n as f64);
-        let of_best = fixed.map_or(0.0, |k| course.idle[k]);
-        (saved, best) = (saved + course.saved / n as f64, best + of_best / n as f64);
         let fixed = fixed.map_or("none".to_owned(), |k| {
-            format!("{:.0} MiB ({} s)", of_best / n as f64 / MIB, IDLE_TIMES_S[k])
+            (saved, best) = (saved + course.saved, best + course.idle[k]);
+            format!("{:.0} MiB ({} s)", course.idle[k] / n as f64 / MIB, IDLE_TIMES_S[k])
         });
         println!(
             "{name:<16}{:>6.0} MiB{:>16.1} %{:>22}{:>24}",
@@ -90,10 +89,10 @@ fn main() -> Result<()> {
         );
     }
     println!(
-        "\nthe objective of {} % a minute was kept in {kept} of {all} minutes; saved: {:.0} % of the memory that the \
-         best fixed ages save",
+        "\nthe objective of {} % a minute was kept in {kept} of {all} minutes; saved, where a fixed age keeps it, too: \
+         {:.0} % of the memory that the best one saves",
         o.percent,
-        saved / best * 100.0
+        saved / best.max(1.0) * 100.0
     );
     ensure!(
         kept as f64 >= MIN_KEPT * all as f64,
