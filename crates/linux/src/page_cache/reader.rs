@@ -149,9 +149,9 @@ pub struct CountedFiles {
     pub mapped: u64,
     /// cached pages that samples represent: each one 64 pages
     pub sampled: u64,
-    /// those of them with [`Sample::referenced`] or [`Sample::active`]
+    /// those of them with [`PageMarks::referenced`] or [`PageMarks::active`]
     pub referenced: u64,
-    /// those of them with [`Sample::active`]
+    /// those of them with [`PageMarks::active`]
     pub active: u64,
 }
 

@@ -25,7 +25,7 @@ const STRIPES: [Rgb; 2] = [[0xd3, 0xd8, 0xdf], [0x87, 0x90, 0x9d]];
 
 /// The heat map as a picture, best with the cells of [`GridSize::picture`].
 ///
-/// [`GridSize::picture`]: crate::Shape::picture
+/// [`GridSize::picture`]: crate::GridSize::picture
 ///
 /// # Errors
 /// If the built-in font cannot be read.

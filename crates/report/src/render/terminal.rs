@@ -36,7 +36,7 @@ const FADED: Rgb = [0x80, 0x80, 0x80];
 
 /// The heat map as lines that fit the [`GridSize`] for which its cells were made.
 ///
-/// [`GridSize`]: crate::Shape
+/// [`GridSize`]: crate::GridSize
 #[must_use]
 pub fn terminal(map: &Heatmap, style: Style) -> String {
     let columns = map.panels.first().map_or(0, |p| p.cells.columns());
