@@ -149,6 +149,7 @@ impl Calls {
         ensure!(!ended.failed(), "{} fails: {}", COMMANDS[of], ended.text());
         ensure!(self.others_end()?.is_empty(), "strace does not end");
         let results = self.results(of, &ended)?;
+        ensure!(!results.text.is_empty(), "{} has no results to compare", COMMANDS[of]);
         fs::remove_dir_all(&self.folder)?;
         let table = fs::read_to_string(TRACE).context("strace has written nothing")?;
         let row = |line: &str| {
@@ -191,6 +192,15 @@ impl Calls {
             }
             Some("reclaim" | "run") => Results { text: why(), sizes: Vec::new() },
             Some("report") => Results { text: ended.out.clone(), sizes: Vec::new() },
+            Some("files") => {
+                let value = json(&ended.out)?;
+                let rows = value["rows"].as_array().into_iter().flatten();
+                let names = rows.filter_map(|row| row["name"].as_str());
+                let mut names: Vec<&str> =
+                    names.filter(|name| Path::new(name).starts_with(&self.folder)).collect();
+                names.sort_unstable();
+                Results { text: names.join("\n"), sizes: Vec::new() }
+            }
             _ => {
                 let value = json(&ended.out)?;
                 let findings = value["findings"].as_array().into_iter().flatten();
@@ -227,6 +237,8 @@ impl Calls {
 
     fn run(&self, of: usize, fault: Fault, place: Place) -> Result<Trial> {
         self.prepare()?;
+        // That of the trial before must not count.
+        let _ = fs::remove_file(TRACE);
         let mut command = self.with_fault(of, fault, place);
         let ended = run(&mut command, Path::new(WORK_DIR), SIGINT_AFTER)?;
         let left = self.others_end()?;
@@ -263,7 +275,12 @@ impl Calls {
         ended: &Finished,
         log: &str,
     ) -> Result<Option<String>> {
+        let is_too_slow = ended.err.contains("too short for a snapshot");
+        let must_succeed = fault.is_regular() && !ended.interrupted && !is_too_slow;
         if ended.failed() {
+            if must_succeed {
+                return Ok(Some(format!("it failed: {}", ended.text())));
+            }
             // Where writing to standard error fails, there is no message.
             let is_error = |line: &str| {
                 line.contains("write(2, ") || line.contains("write(</tmp/work/stderr>")
@@ -272,8 +289,7 @@ impl Calls {
             let is_silent = ended.text().is_empty() && !cannot_print;
             return Ok(is_silent.then(|| "it failed without a message".to_owned()));
         }
-        let is_too_slow = ended.err.contains("too short for a snapshot");
-        if !fault.is_regular() || ended.interrupted || is_too_slow {
+        if !must_succeed {
             return Ok(None);
         }
         let (results, undisturbed) = (self.results(of, ended)?, &self.undisturbed[of]);

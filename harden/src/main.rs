@@ -140,10 +140,10 @@ enum Task {
         /// seed of all random numbers
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// number of trials of each experiment [default: hours of work]
+        /// number after that of the last trial of each experiment [default: hours of work]
         #[arg(long)]
         trials: Option<u64>,
-        /// number of the first trial, to share the trials among several campaigns
+        /// number of the first trial, to share the trials among several campaigns, each with a folder of its own
         #[arg(long, default_value_t = 0)]
         from: u64,
         /// two minutes of trials, none of which changes settings of the machine; without root, nothing

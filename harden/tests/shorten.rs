@@ -74,6 +74,10 @@ fn the_register_with_the_length_is_restored() {
         command.arg("shorten").arg(dir.path().join("log")).args(["write", "half", "1", "1", "0"]);
         command.arg(std::env::current_exe().unwrap()).env(INSIDE, "1");
         let done = command.arg("the_register_with_the_length_is_restored").output().unwrap();
-        assert!(done.status.success(), "{done:?}");
+        let out = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && out.contains("1 passed"), "{done:?}");
+    } else {
+        eprintln!("skipped: tracing with a seccomp filter requires root");
+        assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none());
     }
 }
