@@ -55,6 +55,7 @@ fn main() -> Result<ExitCode> {
     let empty = tempfile::tempdir_in(&o.within)?;
     create(dir.path(), &o)?;
     println!("{} files, {} MiB, {} in a folder", o.files, o.mib, o.folder);
+    println!("{} inodes in memory, of all file systems", inodes()?);
     println!("{:<22} {:>9} {:>9} {:>10} {:>10}", "", "s", "CPU s", "peak MiB", "pages");
     let (mut by_vmtouch, mut by_isotherm, mut of_empty) = (Vec::new(), Vec::new(), Vec::new());
     let vmtouch = |root: &Path| run(Command::new("vmtouch").arg(root), vmtouch_pages);
@@ -81,7 +82,6 @@ fn main() -> Result<ExitCode> {
     let vmtouch = show("vmtouch", &mut by_vmtouch);
     let own = show("isotherm files", &mut by_isotherm);
     // What each run requires: it loads BPF programs, and visits all inodes of the file system.
-    println!("{} inodes in memory", inodes()?);
     show("  of an empty folder", &mut of_empty);
     println!(
         "vmtouch takes {:.1} times as long, and {:.1} times the CPU time",

@@ -39,6 +39,47 @@ fn rows(found: &Value, key: &str) -> Vec<(String, u64)> {
     found["rows"].as_array().unwrap().iter().map(row).collect()
 }
 
+/// The BPF program adds up files that cannot be among the first, without their names.
+#[test]
+fn many_small_files_are_added_up() {
+    needs_root!();
+    let dir = folder();
+    let root = dir.path().canonicalize().unwrap();
+    let write = |name: String, pages: usize| {
+        fs::write(root.join(name), vec![1; pages * 4096]).unwrap();
+    };
+    (0..3).for_each(|i| write(format!("large{i}"), 20 + 10 * i));
+    (0..3000).for_each(|i| write(format!("small{i}"), 1 + i % 5));
+    (3..5).for_each(|i| write(format!("large{i}"), 20 + 10 * i));
+    rustix::fs::syncfs(File::open(&root).unwrap()).unwrap();
+    let shown = root.to_str().unwrap();
+    let counted = || {
+        let done = files(&[shown, "--json", "--limit", "5"]);
+        assert_eq!(done.status, 0, "{}", done.err);
+        done.json()
+    };
+    let figures = |found: &Value| {
+        let total = &found["total"];
+        ["files", "resident_bytes", "size_bytes", "dirty_bytes", "writeback_bytes"]
+            .map(|key| total[key].as_u64().unwrap())
+    };
+    // The kernel may evict pages in the meantime.
+    let same = || {
+        let (before, found, after) = (json(&[shown]), counted(), json(&[shown]));
+        (figures(&before) == figures(&after)).then_some((found, after))
+    };
+    let (found, listed) = (0..20).find_map(|_| same()).expect("the cache changes all the time");
+    assert_eq!(figures(&found), figures(&listed));
+    assert_eq!(figures(&found)[0], 3005);
+    let mut names = rows(&found, "resident_bytes");
+    names.sort();
+    let expected = |i: u64| (format!("{shown}/large{i}"), (20 + 10 * i) * 4096);
+    assert_eq!(names, (0..5).map(expected).collect::<Vec<_>>());
+    let sampled = found["total"]["marks"]["sampled_bytes"].as_f64().unwrap();
+    let resident = found["total"]["resident_bytes"].as_f64().unwrap();
+    assert!((0.9..1.1).contains(&(sampled / resident)), "{found}");
+}
+
 #[test]
 fn a_tree_by_file_and_by_folder() {
     needs_root!();

@@ -568,9 +568,11 @@ static __always_inline void count_leaf(struct cache_node *n, __u64 node)
 {
 	struct tally t = { .node = node, .dirty = marks_of(node, 0), .writeback = marks_of(node, 1) };
 	__u64 head = load(node);
+	__u32 entries = head >> 16 & 0xff;
 
+	/* The kernel changes the two numbers one after the other. */
 	n->evicted = head >> 24 & 0xff;
-	n->cached = (head >> 16 & 0xff) - n->evicted;
+	n->cached = entries > n->evicted ? entries - n->evicted : 0;
 	if (t.dirty | t.writeback) {
 		bpf_loop(64, count_marks, &t, 0);
 		n->dirty = t.nr_dirty;
@@ -578,10 +580,11 @@ static __always_inline void count_leaf(struct cache_node *n, __u64 node)
 	}
 }
 
-/* Looks at one page of a node, chosen by a hash of `seed`. */
+/* Looks at one page of a node, chosen by a hash of `seed` among its entries if these are the first ones. */
 static __always_inline void sample_leaf(struct cache_node *n, __u64 node, __u64 memory, __u64 seed)
 {
-	struct pick p = { .node = node, .start = (seed * 0x9e3779b97f4a7c15ull) >> 58 };
+	__u64 hash = (seed * 0x9e3779b97f4a7c15ull) >> 32;
+	struct pick p = { .node = node, .start = hash * (n->cached + n->evicted) >> 32 };
 
 	bpf_loop(64, pick_folio, &p, 0);
 	if (p.folio)
@@ -656,7 +659,7 @@ static __always_inline bool count_file(__u64 inode, __u64 root)
 	unsampled += n.cached;
 	if (unsampled < SAMPLED_PAGES)
 		return true;
-	unsampled -= SAMPLED_PAGES;
+	unsampled %= SAMPLED_PAGES;
 	if (is_node)
 		sample_leaf(&n, node, 0, inode ^ order.seed);
 	else
@@ -672,7 +675,7 @@ static __always_inline bool count_file(__u64 inode, __u64 root)
 
 static long list_inode(__u32 i, struct inode_walk *w)
 {
-	__u64 next = load(w->link), inode, root, pages;
+	__u64 next = load(w->link), inode, root, pages = 0;
 
 	if (next == w->head) {
 		more = 0;
@@ -687,7 +690,8 @@ static long list_inode(__u32 i, struct inode_walk *w)
 	visited++;
 	inode = next - AT(struct inode, i_sb_list);
 	root = root_of(inode);
-	pages = LOAD(mapping_of(inode), struct address_space, nrpages);
+	if (root)
+		pages = LOAD(mapping_of(inode), struct address_space, nrpages);
 	if (root && pages >= order.min_pages && is_chosen(inode, w)
 	    && !(pages < order.count_below && count_file(inode, root)))
 		keep_file(inode);
