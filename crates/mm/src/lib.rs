@@ -7,12 +7,12 @@
 //! the node for a page.
 //!
 //! ```
-//! use isotherm_mm::{Fair, Layout, Memory, LruType, Request, ZoneKind};
+//! use isotherm_mm::{AllocRequest, Fair, Layout, Memory, LruType, ZoneKind};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let layout = Layout::single(1, &[(ZoneKind::Dma32, 1000), (ZoneKind::Normal, 3000)]);
 //! let mut memory = Memory::new(&layout, Fair::Baseline.rules())?;
-//! let request = Request {
+//! let request = AllocRequest {
 //!     cpu: 0, node: 0, class: ZoneKind::Normal, kind: Some(LruType::File), write: false, owner: 7,
 //! };
 //! let page = memory.allocate(request, &mut ())?.frame;

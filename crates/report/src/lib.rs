@@ -6,13 +6,13 @@
 //! crate reads a live machine, a file or a terminal.
 //!
 //! ```
-//! use isotherm_report::{Extent, Grid, Options, Shape, Style, Summarizer};
-//! # use isotherm_core::{AddrRange, Attrs, Cost, Nanos, Pages, Rate, RegionView, Snapshot};
-//! # use isotherm_core::{TargetId, TargetView};
+//! use isotherm_report::{Extent, Grid, GridSize, Options, Style, Summarizer};
+//! # use isotherm_core::{AddrRange, Attrs, Cost, Nanos, Rate, RegionView, Snapshot};
+//! # use isotherm_core::{TargetId, TargetView, UnknownPages};
 //! # let region = RegionView {
 //! #     range: AddrRange::new(0x10_0000, 0x30_0000), accesses_bp: 2000, age: Default::default(),
 //! #     rate: Rate { hz: 40.0, low: 30.0, high: 50.0 }, touched_bp: 10_000,
-//! #     resident_bp: 10_000, unknown_bp: Pages::default(), support: None,
+//! #     resident_bp: 10_000, unknown_bp: UnknownPages::default(), support: None,
 //! # };
 //! # let target = TargetView {
 //! #     id: TargetId(0), ran: None, mappings: Default::default(), left_out: 0,
@@ -33,7 +33,7 @@
 //! println!("{}", isotherm_report::summary_text(&summary, 10));
 //!
 //! // A heat map requires a second pass, because the memory to draw is known only now.
-//! let mut grid = Grid::new(extent, &Shape::terminal(80, 24))?;
+//! let mut grid = Grid::new(extent, &GridSize::terminal(80, 24))?;
 //! record.iter().for_each(|snapshot| grid.push(snapshot));
 //! println!("{}", isotherm_report::terminal(&grid.finish(), Style::TrueColor));
 //! # Ok::<(), isotherm_report::FilterError>(())

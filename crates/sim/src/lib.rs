@@ -9,13 +9,14 @@
 //! ```
 //! use std::time::Duration;
 //! use isotherm_core::{AddrRange, Attrs, RegionSampler, Nanos};
-//! use isotherm_sim::{Machine, Memory, Ops, Pattern, run, score};
+//! use isotherm_sim::{Machine, MappingSpec, Ops, TouchPattern, run, score};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut machine = Machine::new(1);
 //! let target = machine.spawn();
-//! machine.map(target, AddrRange::new(0x1000_0000, 0x2000_0000), Memory::anonymous())?;
-//! machine.touch(target, AddrRange::new(0x1000_0000, 0x1200_0000), Pattern::Poisson { hz: 50.0 })?;
+//! machine.map(target, AddrRange::new(0x1000_0000, 0x2000_0000), MappingSpec::anonymous())?;
+//! let hot = AddrRange::new(0x1000_0000, 0x1200_0000);
+//! machine.touch(target, hot, TouchPattern::Poisson { hz: 50.0 })?;
 //!
 //! let ops = Ops::new(machine);
 //! let mut monitor = RegionSampler::new(ops.clone(), Attrs::default(), &[target], 1)?;

@@ -11,13 +11,13 @@
 //! Nothing here reads a machine, a file or a clock, and nothing draws.
 //!
 //! ```
-//! use isotherm_core::{AddrRange, Attrs, Cost, Nanos, Pages, Rate, RegionView, Snapshot, TargetId, TargetView};
+//! use isotherm_core::{AddrRange, Attrs, Cost, Nanos, Rate, RegionView, Snapshot, TargetId, TargetView, UnknownPages};
 //! use isotherm_record::{Event, TargetInfo};
 //! use isotherm_view::{By, Column, View};
 //! # let region = RegionView {
 //! #     range: AddrRange::new(0x10_0000, 0x30_0000), accesses_bp: 2000, age: Default::default(),
 //! #     rate: Rate { hz: 40.0, low: 30.0, high: 50.0 }, touched_bp: 10_000,
-//! #     resident_bp: 10_000, unknown_bp: Pages::default(), support: None,
+//! #     resident_bp: 10_000, unknown_bp: UnknownPages::default(), support: None,
 //! # };
 //! # let target = TargetView {
 //! #     id: TargetId(0), ran: None, mappings: Default::default(), left_out: 0,

@@ -25,12 +25,12 @@ const MAX_SCHEMES: usize = 64;
 /// use std::time::Duration;
 /// use isotherm_core::scheme::{Engine, Metrics, Outcome, parse};
 /// use isotherm_core::{AddrRange, Attrs, Nanos, RegionSampler};
-/// use isotherm_sim::{Machine, Memory, Ops, run};
+/// use isotherm_sim::{Machine, MappingSpec, Ops, run};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut machine = Machine::new(1);
 /// let target = machine.spawn();
-/// machine.map(target, AddrRange::new(0x1000_0000, 0x1400_0000), Memory::anonymous())?;
+/// machine.map(target, AddrRange::new(0x1000_0000, 0x1400_0000), MappingSpec::anonymous())?;
 /// let mut ops = Ops::new(machine);
 /// let mut monitor = RegionSampler::new(ops.clone(), Attrs::default(), &[target], 1)?;
 ///

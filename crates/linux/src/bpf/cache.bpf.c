@@ -608,11 +608,17 @@ static __always_inline void count_entry(struct cache_node *n, __u64 entry, __u32
 
 struct inode_walk {
 	__u64 link, head;
-	__u64 parent, is_below; /* the directory of the file before, and whether it is listed */
 };
 
+/*
+ * The directory of the file before, and whether it is listed. They are not in struct inode_walk: in old kernels (6.1) the
+ * verifier checks one step of bpf_loop only. It would take the zeros that the struct has at first for constants, and
+ * remove what follows from other values.
+ */
+__u64 last_parent, last_is_below;
+
 /* Whether the file is below one of order.folders. One without a name may be. */
-static __always_inline bool is_chosen(__u64 inode, struct inode_walk *w)
+static __always_inline bool is_chosen(__u64 inode)
 {
 	__u64 dentry, parent;
 
@@ -622,14 +628,14 @@ static __always_inline bool is_chosen(__u64 inode, struct inode_walk *w)
 	if (!dentry)
 		return true;
 	parent = LOAD(dentry, struct dentry, d_parent);
-	if (parent != w->parent) {
+	if (parent != last_parent) {
 		struct climb c = { .dentry = parent };
 
 		bpf_loop(MAX_DEPTH, climb, &c, 0);
-		w->parent = parent;
-		w->is_below = c.is_below;
+		last_parent = parent;
+		last_is_below = c.is_below;
 	}
-	return w->is_below;
+	return last_is_below;
 }
 
 /* Counts a file whose tree is one node or one page, and samples one page of each SAMPLED_PAGES. Other files are listed,
@@ -692,7 +698,7 @@ static long list_inode(__u32 i, struct inode_walk *w)
 	root = root_of(inode);
 	if (root)
 		pages = LOAD(mapping_of(inode), struct address_space, nrpages);
-	if (root && pages >= order.min_pages && is_chosen(inode, w)
+	if (root && pages >= order.min_pages && is_chosen(inode)
 	    && !(pages < order.count_below && count_file(inode, root)))
 		keep_file(inode);
 	return found >= order.entries || found >= MAX_FILES || name_end >= NAME_BYTES;
@@ -705,6 +711,7 @@ SEC("syscall") int list_files(void *ctx)
 	struct inode_walk w = { .head = order.sb + AT(struct super_block, s_inodes) };
 
 	found = visited = lost = name_end = 0;
+	last_parent = last_is_below = 0;
 	counted = (struct counted_files){};
 	more = 1;
 	lock();

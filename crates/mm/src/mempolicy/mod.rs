@@ -10,8 +10,8 @@
 //! the allowed nodes may change in the meantime.
 //!
 //! ```
-//! use isotherm_mm::mempolicy::{Basis, FilesOf, Mode, Policy, Task, Use, WeightFilesModel};
-//! use isotherm_mm::{Layout, Memory, NodeLayout, NodeSet, Request, Rules, ZoneKind, ZoneLayout};
+//! use isotherm_mm::mempolicy::{NodeMapping, FilesOf, Mode, Policy, Task, Use, WeightFilesModel};
+//! use isotherm_mm::{AllocRequest, Layout, Memory, NodeLayout, NodeSet, Rules, ZoneKind, ZoneLayout};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let node = |to_0, to_1| NodeLayout {
@@ -24,9 +24,9 @@
 //! let both = NodeSet::from_iter([0, 1]);
 //! let mut weights = WeightFilesModel::new(FilesOf::V6_9, both);
 //! weights.store(0, "5\n")?;
-//! let policy = Policy::new(Mode::WeightedInterleave, Basis::default(), both, both)?;
+//! let policy = Policy::new(Mode::WeightedInterleave, NodeMapping::default(), both, both)?;
 //! let mut task = Task::new(policy, both);
-//! let request = Request {
+//! let request = AllocRequest {
 //!     cpu: 0, node: 0, class: ZoneKind::Normal, kind: None, write: false, owner: 0,
 //! };
 //! for page in 0..600 {

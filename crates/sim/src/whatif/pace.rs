@@ -76,10 +76,10 @@ pub(super) fn is_ripe(end: Nanos, now: Nanos) -> bool {
 /// ```
 /// # use std::time::Duration;
 /// # use isotherm_core::Nanos;
-/// # use isotherm_sim::whatif::{Player, Policy, Prices, Setting, Surroundings};
+/// # use isotherm_sim::whatif::{DelayModel, Player, Setting, SettingPolicy, Surroundings};
 /// # fn main() -> Result<(), isotherm_sim::whatif::WhatIfError> {
-/// let limit = Setting { name: "1G".into(), policy: Policy::Limit(1 << 30) };
-/// let player = Player::new(vec![limit], Prices::default(), &Surroundings::default())?;
+/// let limit = Setting { name: "1G".into(), policy: SettingPolicy::Limit(1 << 30) };
+/// let player = Player::new(vec![limit], DelayModel::default(), &Surroundings::default())?;
 /// let mut pace = player.pace();
 /// assert!(pace.push(Nanos(5_000_000_000)) <= Nanos(6_000_000_000), "a limit is looked at each second");
 /// # Ok(())
