@@ -4,6 +4,7 @@
 mod blocks;
 
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 use isotherm_core::AddrRange;
 use rustix::mm::Advice;
@@ -53,8 +54,13 @@ struct Huge {
     counts_pages: bool,
 }
 
+/// A child that another thread forks maps the pages of this thread, too. Then a write to a huge page makes a small copy, and
+/// large folios would count as not available.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// Tests every state that is available here.
 pub(crate) fn prove(walker: &mut Walker) -> Result<Proven, WalkError> {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut result = try_all(walker);
     for _ in 1..MAX_TRIES {
         if matches!(result, Err(WalkError::Proof(_))) {
