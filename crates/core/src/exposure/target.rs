@@ -305,7 +305,7 @@ impl ExposureTarget {
         reactivated
     }
 
-    /// Removes the pieces of `read` that have been missing too often, and adds `new` ones.
+    /// If a piece of `read` has been missing too often, removes all such pieces. Adds `new` ones.
     fn replace_pieces(&mut self, read: Range<usize>, new: Vec<Piece>) {
         let is_gone = |p: &Piece| p.missing >= MAX_MISSED_READS;
         let some_are_gone = self.pieces[read].iter().any(is_gone);
