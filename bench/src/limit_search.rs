@@ -1,7 +1,7 @@
 //! The search for the smallest memory limit that keeps an objective.
 
 /// The first limit is so far above the predicted one, and a step is so long: shares of the memory in use.
-const FIRST_STEP: f64 = 0.03;
+const FIRST_LIMIT_ABOVE: f64 = 0.03;
 const STEP: f64 = 0.02;
 
 /// The answer of `report need`.
@@ -46,7 +46,7 @@ impl Search {
 
     /// The next limit to try; `None` at the end.
     fn next(&self, rest: f64, predicted: f64) -> Option<f64> {
-        let first = (predicted + FIRST_STEP * rest).min(rest * (1.0 - STEP / 2.0));
+        let first = (predicted + FIRST_LIMIT_ABOVE * rest).min(rest * (1.0 - STEP / 2.0));
         match (self.kept, self.broken) {
             (None, None) => Some(first),
             (Some(kept), None) => {

@@ -283,7 +283,7 @@ impl Calls {
             }
             // Where writing to standard error fails, there is no message.
             let is_error = |line: &str| {
-                line.contains("write(2, ") || line.contains("write(</tmp/work/stderr>")
+                line.contains("write(2, ") || line.contains(&format!("write(<{WORK_DIR}/stderr>"))
             };
             let cannot_print = log.lines().any(|line| is_error(line) && line.contains(INJECTED));
             let is_silent = ended.text().is_empty() && !cannot_print;

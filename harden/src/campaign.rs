@@ -22,7 +22,7 @@ struct Results {
     seed: u64,
     /// hash of the tested program
     program: u64,
-    /// number of trials done, which is also the number of the next one
+    /// number of the next trial
     done: u64,
     classes: BTreeMap<String, u64>,
     /// by number of the trial

@@ -23,7 +23,7 @@ const SIGINT_AFTER: Duration = Duration::from_secs(60);
 /// A recorder writes snapshots that have waited for this time (`FLUSH` of the writer of records).
 const FLUSH: Duration = Duration::from_secs(5);
 /// Time in which a recorder starts, and in which its monitor finishes a snapshot, on a busy machine.
-const START_TIME: Duration = Duration::from_secs(5);
+const MAX_START_TIME: Duration = Duration::from_secs(5);
 /// First bytes of each frame of a record.
 const FRAME_MAGIC: &[u8] = b"\x89ISOTHM\n";
 const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
@@ -267,8 +267,9 @@ struct Killed {
 impl Killed {
     /// The fault of a recorder whose newest snapshot in the file is older than it must be.
     fn unwritten(&self, newest: Option<SystemTime>) -> Fault {
-        let due = self.at - FLUSH - START_TIME;
-        let is_late = self.lived > FLUSH + START_TIME && newest.is_none_or(|newest| newest < due);
+        let due = self.at - FLUSH - MAX_START_TIME;
+        let is_late =
+            self.lived > FLUSH + MAX_START_TIME && newest.is_none_or(|newest| newest < due);
         let age = newest.map_or("none".to_owned(), |newest| {
             format!("{:?} old", self.at.duration_since(newest).unwrap_or_default())
         });

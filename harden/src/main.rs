@@ -140,7 +140,7 @@ enum Task {
         /// seed of all random numbers
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// number after that of the last trial of each experiment [default: hours of work]
+        /// number of trials of each experiment, which includes those before --from [default: hours of work]
         #[arg(long)]
         trials: Option<u64>,
         /// number of the first trial, to share the trials among several campaigns, each with a folder of its own

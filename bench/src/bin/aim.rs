@@ -88,12 +88,13 @@ fn main() -> Result<()> {
             fixed
         );
     }
-    println!(
-        "\nthe objective of {} % a minute was kept in {kept} of {all} minutes; saved, where a fixed age keeps it, too: \
-         {:.0} % of the memory that the best one saves",
-        o.percent,
-        saved / best.max(1.0) * 100.0
-    );
+    println!("\nthe objective of {} % a minute was kept in {kept} of {all} minutes", o.percent);
+    if best > 0.0 {
+        let share = saved / best * 100.0;
+        println!(
+            "where a fixed age keeps it too, {share:.0} % of the memory that the best one saves was saved"
+        );
+    }
     ensure!(
         kept as f64 >= MIN_KEPT * all as f64,
         "the objective was broken in more than 5 % of the minutes"

@@ -15,12 +15,12 @@ use crate::versions;
 
 /// Bytes of a row, a target and a region in the columns.
 const ROW_BYTES: usize = SCALARS.len() * 8 + quality::ROW_BYTES;
-const TARGET_BYTES: usize = 4 + 9 + 8 + 2 * 9 + 8 + 4;
+const TARGET_ROW_BYTES: usize = 4 + 9 + 8 + 2 * 9 + 8 + 4;
 const REGION: usize = 8 + 8 + 8 + 3 * 4 + 3 * 2 + 2 * Unknown::ALL.len() + 2 * 3;
 
 /// Bytes of `s` in the columns.
 pub(crate) fn bytes_of(s: &Snapshot) -> usize {
-    ROW_BYTES + s.targets.len() * TARGET_BYTES + s.nr_regions() * REGION
+    ROW_BYTES + s.targets.len() * TARGET_ROW_BYTES + s.nr_regions() * REGION
 }
 
 /// The name of the column for a reason why pages are unknown.

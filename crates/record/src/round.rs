@@ -10,7 +10,7 @@ const MIN_BITS: u32 = 1;
 /// Maximal number of mantissa bits to keep: the relative error is at most 1/512.
 const MAX_BITS: u32 = 8;
 /// The error is at most this part of the interval, both on a logarithmic scale.
-const MAX_RELATIVE_ERROR: f32 = 1.0 / 16.0;
+const MAX_INTERVAL_SHARE: f32 = 1.0 / 16.0;
 /// Mantissa bits of an `f32`.
 const MANTISSA: u32 = f32::MANTISSA_DIGITS - 1;
 
@@ -38,7 +38,7 @@ fn rate(r: Rate) -> Rate {
 fn bits(r: Rate) -> u32 {
     let ratio = if r.high.is_finite() { r.high / r.low } else { (r.hz / r.low).powi(2) };
     // With n bits, the error is at most 2^-(n + 1). A negative number or NaN becomes 0 bits before the clamp.
-    let wanted = -(MAX_RELATIVE_ERROR * ratio.ln()).log2() - 1.0;
+    let wanted = -(MAX_INTERVAL_SHARE * ratio.ln()).log2() - 1.0;
     (wanted.ceil() as u32).clamp(MIN_BITS, MAX_BITS)
 }
 

@@ -379,7 +379,7 @@ fn the_pace_is_that_of_the_player() {
     });
     let mut player =
         Player::new(settings.into(), DelayModel::default(), &Surroundings::default()).unwrap();
-    let mut pace = player.pace();
+    let mut selector = player.selector();
     let mut steps = Vec::new();
     for second in 0..9000 {
         let (start, end) = (Nanos(second * 1_000_000_000), Nanos((second + 1) * 1_000_000_000));
@@ -393,7 +393,7 @@ fn the_pace_is_that_of_the_player() {
             targets: Vec::new(),
         };
         player.push(&Arc::new(s)).unwrap();
-        steps.push(pace.push(end).since(end));
+        steps.push(selector.push(end).since(end));
     }
     // The next step follows when the snapshots that are played with 65 s of delay are.
     assert_eq!([steps[4000], steps[4200], steps[8999]], [1, 2, 2].map(|s| secs(s) * 7 / 8));

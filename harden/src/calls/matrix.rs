@@ -193,7 +193,7 @@ const PARTS: [Part; 3] = [Part::One, Part::Half, Part::AllButOne];
 pub enum Begin {
     /// only the first call
     First,
-    /// half of the calls
+    /// all from the middle of the run on
     Middle,
     /// all calls
     All,

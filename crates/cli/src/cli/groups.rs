@@ -6,7 +6,7 @@ use clap::CommandFactory;
 
 use super::Cli;
 
-const OPTION_GROUPS: [(&str, &[&str]); 6] = [
+const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
     (
         "See which memory is hot",
         &["record", "now", "top", "web", "need", "files", "report", "whatif"],
@@ -28,7 +28,7 @@ Begin with:
 /// The command line, for the parser and for the documentation.
 pub fn command() -> clap::Command {
     let command = Cli::command();
-    let groups = OPTION_GROUPS.iter().map(|(title, names)| group(&command, title, names));
+    let groups = COMMAND_GROUPS.iter().map(|(title, names)| group(&command, title, names));
     let groups = groups.collect::<String>();
     command.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{BEGIN}\n{groups}Options:\n{{options}}\n\n\
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn each_command_is_in_one_group() {
         let mut listed: Vec<&str> =
-            OPTION_GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+            COMMAND_GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
         listed.sort_unstable();
         let command = command();
         let shown = command.get_subcommands().filter(|command| !command.is_hide_set());

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use isotherm::control::default_path;
 use isotherm::reclaim::{
-    GoalOption, NONE, ReclaimScheme, SizeQuota, TimeQuota, WatermarkOption, aim, goal, marks, pace,
-    pages, quota_size,
+    GoalOption, NONE, ReclaimScheme, SizeQuota, TimeQuota, WatermarkOption, aim, goal, pages,
+    quota_size, time_quota, watermarks,
 };
 use isotherm::units;
 use isotherm_core::AddrRange;
@@ -31,14 +31,14 @@ pub struct Reclaim {
     #[arg(long, value_name = "OBJECTIVE", value_parser = aim, conflicts_with = "min_age")]
     pub aim: Option<Aim>,
     /// Time for paging out in each window of time; none: no limit
-    #[arg(long, value_name = "TIME/WINDOW", default_value = "10ms/1s", value_parser = pace)]
+    #[arg(long, value_name = "TIME/WINDOW", default_value = "10ms/1s", value_parser = time_quota)]
     pub quota: TimeQuota,
     /// Maximum number of bytes to page out in each window of --quota; none: no limit
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = quota_size)]
     pub quota_size: SizeQuota,
     /// Act only while the free memory of the machine is between LOW and HIGH. isotherm starts to act below MID and
     /// stops above HIGH; below LOW it leaves reclaim to the kernel. none: always act
-    #[arg(long, value_name = "HIGH,MID,LOW", default_value = "50%,40%,20%", value_parser = marks)]
+    #[arg(long, value_name = "HIGH,MID,LOW", default_value = "50%,40%,20%", value_parser = watermarks)]
     pub watermarks: WatermarkOption,
     /// Time between two checks of the watermarks [default: 5s; 500ms with --look damon]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]

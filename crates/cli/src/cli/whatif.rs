@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use isotherm::reading::{Input, RecordSelection};
-use isotherm::reclaim::{SizeQuota, TimeQuota, pace, quota_size};
+use isotherm::reclaim::{SizeQuota, TimeQuota, quota_size, time_quota};
 use isotherm::units;
 use isotherm::whatif::{Settings, Sweep, TierList, limit, sweep, tiers};
 
@@ -27,7 +27,7 @@ pub struct WhatIf {
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Settings")]
     pub min_age: Vec<Duration>,
     /// Time for paging out in each window of time, with each --min-age; none: no limit [default: 10ms/1s]
-    #[arg(long, value_name = "TIME/WINDOW", value_parser = pace, help_heading = "Settings")]
+    #[arg(long, value_name = "TIME/WINDOW", value_parser = time_quota, help_heading = "Settings")]
     pub quota: Vec<TimeQuota>,
     /// With --min-age, maximum number of bytes to page out in each window of --quota; none: no limit [default: 128M]
     #[arg(long, value_name = "SIZE", value_parser = quota_size, help_heading = "Settings")]

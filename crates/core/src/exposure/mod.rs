@@ -361,7 +361,7 @@ impl<O: Space + Look> Exposure<O> {
             }
             let at = blocks.last().map_or(now, |b| b.read_at).max(now);
             let moment = Moment { at, ms: self.ms(at), ..moment };
-            starts.extend(self.take_in(w, &blocks, within, &moment, &mut resident)?);
+            starts.extend(self.apply_read(w, &blocks, within, &moment, &mut resident)?);
             starts.sort_unstable();
             reactivated.push(starts);
             if seemed_to_rest && w.was_touched {
@@ -386,9 +386,9 @@ impl<O: Space + Look> Exposure<O> {
         Ok(RoundKind::Complete)
     }
 
-    /// Takes in the blocks that were read of a target, and adds a new target's pages to `resident`. Returns the starts
+    /// Applies a read of blocks of a target to its pieces and ages, and adds a new target's pages to `resident`. Returns the starts
     /// of the pieces that were touched after a long idle time.
-    fn take_in(
+    fn apply_read(
         &mut self,
         w: &mut ExposureTarget,
         blocks: &[Block],

@@ -73,7 +73,7 @@ impl<'a> PlayedRecord<'a> {
     /// If the record cannot be read or played, or the part is empty.
     pub fn play(&self, player: Player) -> Result<(Span, Vec<SettingEffect>), ReadingError> {
         let reader = open(&self.part.input)?;
-        let pace = player.pace();
+        let selector = player.selector();
         thread::scope(|scope| {
             let start = |mut player: Player| {
                 let (send, snapshots) = sync_channel::<Arc<Snapshot>>(AHEAD_SNAPSHOTS);
@@ -86,7 +86,7 @@ impl<'a> PlayedRecord<'a> {
             };
             let (sends, playing): (Vec<_>, Vec<_>) =
                 player.divided().into_iter().map(start).unzip();
-            let span = self.read(reader, pace, sends);
+            let span = self.read(reader, selector, sends);
             let mut effects = Vec::new();
             for setting in playing {
                 effects.extend(setting.join().unwrap_or_else(|panic| resume_unwind(panic))?);
@@ -99,7 +99,7 @@ impl<'a> PlayedRecord<'a> {
     fn read(
         &self,
         mut reader: Reader,
-        mut pace: SnapshotSelector,
+        mut selector: SnapshotSelector,
         play: Vec<SyncSender<Arc<Snapshot>>>,
     ) -> Result<Span, ReadingError> {
         let RecordFilter { time, targets, .. } = &self.options.filter;
@@ -127,7 +127,7 @@ impl<'a> PlayedRecord<'a> {
                 reader.skip_until(Nanos(u64::MAX));
             } else if from >= wanted.start {
                 played = Some((played.map_or(from, |p| p.0), until));
-                reader.skip_until(pace.push(s.end));
+                reader.skip_until(selector.push(s.end));
                 if let Some(ids) = targets {
                     Arc::make_mut(&mut s).targets.retain(|t| ids.contains(&t.id));
                 }

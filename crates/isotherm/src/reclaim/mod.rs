@@ -14,8 +14,8 @@ use crate::schemes::WATERMARKS_INTERVAL;
 use crate::usage::UsageError;
 
 pub use options::{
-    GoalOption, NONE, SizeQuota, TimeQuota, WatermarkOption, aim, goal, marks, pace, pages,
-    quota_size,
+    GoalOption, NONE, SizeQuota, TimeQuota, WatermarkOption, aim, goal, pages, quota_size,
+    time_quota, watermarks,
 };
 
 /// The name of the scheme that is made from options.

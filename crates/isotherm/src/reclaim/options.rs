@@ -61,7 +61,7 @@ pub fn pages(text: &str) -> Result<AddrRange, String> {
 }
 
 /// `10ms/1s`, or `none`.
-pub fn pace(text: &str) -> Result<TimeQuota, String> {
+pub fn time_quota(text: &str) -> Result<TimeQuota, String> {
     const SECOND: Duration = Duration::from_secs(1);
     if text == NONE {
         return Ok(TimeQuota { time: None, window: SECOND });
@@ -82,7 +82,7 @@ pub fn quota_size(text: &str) -> Result<SizeQuota, String> {
 }
 
 /// `50%,40%,20%`, or `none`.
-pub fn marks(text: &str) -> Result<WatermarkOption, String> {
+pub fn watermarks(text: &str) -> Result<WatermarkOption, String> {
     if text == NONE {
         return Ok(WatermarkOption(None));
     }
@@ -128,11 +128,11 @@ mod tests {
     #[test]
     fn common_spellings_are_accepted() {
         let [ms, second] = [Duration::from_millis(10), Duration::from_secs(1)];
-        assert_eq!(pace("10ms/1s"), Ok(TimeQuota { time: Some(ms), window: second }));
-        assert_eq!(pace("none").unwrap().time, None);
+        assert_eq!(time_quota("10ms/1s"), Ok(TimeQuota { time: Some(ms), window: second }));
+        assert_eq!(time_quota("none").unwrap().time, None);
         assert_eq!(quota_size("128M"), Ok(SizeQuota(Some(128 << 20))));
-        assert_eq!(marks("50%,40%,20%"), Ok(WatermarkOption(Some([5000, 4000, 2000]))));
-        assert_eq!(marks("none"), Ok(WatermarkOption(None)));
+        assert_eq!(watermarks("50%,40%,20%"), Ok(WatermarkOption(Some([5000, 4000, 2000]))));
+        assert_eq!(watermarks("none"), Ok(WatermarkOption(None)));
         assert_eq!(goal("refault=0.2%"), Ok(GoalOption::Refaults(2000)));
         assert_eq!(aim("refault 0.2%/min"), Ok(Aim::Refaults(2000)));
         assert_eq!(aim("refault=0.2%"), Ok(Aim::Refaults(2000)));
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn errors_show_a_valid_value() {
         for bad in ["", "10ms", "10/x", "/", "often/1s"] {
-            assert!(pace(bad).unwrap_err().contains("10ms/1s, or none"), "{bad}");
+            assert!(time_quota(bad).unwrap_err().contains("10ms/1s, or none"), "{bad}");
         }
         for bad in ["0x1..0x2000", "1000..1fff", "2000..1000", "x"] {
             assert!(pages(bad).is_err(), "{bad}");
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(pages("0x1000..").map(|r| r.start), Ok(0x1000));
         assert!(quota_size("5Q").unwrap_err().contains("or none"));
         for bad in ["", "50%", "50%,40%", "50%,40%,20%,1%", "a,b,c", "500%,40%,20%"] {
-            assert!(marks(bad).unwrap_err().contains("50%,40%,20%"), "{bad}");
+            assert!(watermarks(bad).unwrap_err().contains("50%,40%,20%"), "{bad}");
         }
         for bad in ["", "psi", "psi=", "psi=101%", "load=1%", "refault=much"] {
             assert!(goal(bad).unwrap_err().contains("refault=0.2% or psi=0.1%"), "{bad}");

@@ -11,7 +11,7 @@ use isotherm_sim::whatif::{CoursePart, DelayModel, SettingEffect, TierUse};
 pub fn figures(
     title: &str,
     (from, to): (Duration, Duration),
-    prices: DelayModel,
+    delays: DelayModel,
     played: Vec<SettingEffect>,
 ) -> WhatIf {
     WhatIf {
@@ -19,9 +19,9 @@ pub fn figures(
         title: title.to_owned(),
         from_ms: ms(from),
         to_ms: ms(to),
-        fault_us: ms(prices.fault) * 1e3,
-        page_out_us: ms(prices.page_out) * 1e3,
-        settings: played.into_iter().map(|p| row(p, prices)).collect(),
+        fault_us: ms(delays.fault) * 1e3,
+        page_out_us: ms(delays.page_out) * 1e3,
+        settings: played.into_iter().map(|p| row(p, delays)).collect(),
     }
     .with_best()
 }
@@ -30,7 +30,7 @@ fn ms(d: Duration) -> f64 {
     d.as_secs_f64() * 1e3
 }
 
-fn row(p: SettingEffect, prices: DelayModel) -> WhatIfRow {
+fn row(p: SettingEffect, delays: DelayModel) -> WhatIfRow {
     let m = &p.counted;
     let seconds = m.seconds().max(1e-9);
     let refaults = m.returned / PAGE_SIZE as f64 / seconds;
@@ -42,7 +42,7 @@ fn row(p: SettingEffect, prices: DelayModel) -> WhatIfRow {
         saved_bytes: m.saved.round() as u64,
         paged_out_bytes_per_second: m.paged_out / seconds,
         returned_bytes_per_second: m.returned / seconds,
-        waiting_percent: refaults * prices.fault.as_secs_f64() * 100.0,
+        waiting_percent: refaults * delays.fault.as_secs_f64() * 100.0,
         acting_percent: m.acting / seconds * 100.0,
         quota_full_percent: (m.full / seconds * 100.0).min(100.0),
         quota_passed_bytes: p.quota_passed,

@@ -92,7 +92,7 @@ impl Settings {
                 scheme.check().map_err(|e| UsageError::new(format!("--min-age, --quota: {e}")))?;
                 let mut name = format!("min-age {}", time(*age));
                 if quotas.len() > 1 {
-                    name += &format!(", quota {}", text_of_pace(*quota));
+                    name += &format!(", quota {}", text_of_quota(*quota));
                 }
                 all.push(Setting { name, policy: SettingPolicy::Schemes(vec![scheme]) });
             }
@@ -127,10 +127,10 @@ fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into())
 }
 
-fn text_of_pace(pace: TimeQuota) -> String {
-    match pace.time {
+fn text_of_quota(quota: TimeQuota) -> String {
+    match quota.time {
         None => "none".to_owned(),
-        Some(of) => format!("{}/{}", time(of), time(pace.window)),
+        Some(of) => format!("{}/{}", time(of), time(quota.window)),
     }
 }
 

@@ -378,8 +378,9 @@ impl PageCache {
         Err(PageCacheError::Restless(of.name.clone(), ATTEMPTS).into())
     }
 
-    /// Until the list ends, [`Self::list`] counts files with fewer cached pages instead of listing them: those whose cached
-    /// and evicted pages are all among their first 64 and no large folio, if their folder is known. It looks at the marks of one page in 64.
+    /// Until the list ends, [`Self::list`] counts files with fewer cached pages instead of listing them: those whose
+    /// cached and evicted pages are all among their first 64 and no large folio, if their folder is known. It looks at
+    /// the marks of one page in 64.
     pub fn count_below(&mut self, pages: u64) {
         self.count_below = pages;
     }

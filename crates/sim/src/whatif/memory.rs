@@ -28,7 +28,7 @@ pub(super) struct Memory {
     targets: BTreeMap<TargetId, Samples>,
     /// pages between two samples; a power of two, or zero before the first snapshot
     stride: u64,
-    prices: DelayModel,
+    delays: DelayModel,
     /// the least age of memory that schemes page out, in s
     floor: f64,
     /// s
@@ -45,8 +45,8 @@ pub(super) struct Memory {
 
 impl Memory {
     /// The memory on which schemes act that page out what is untouched for `floor`, or zero.
-    pub fn new(prices: DelayModel, floor: Duration) -> Self {
-        Memory { prices, floor: floor.as_secs_f64(), ..Memory::default() }
+    pub fn new(delays: DelayModel, floor: Duration) -> Self {
+        Memory { delays, floor: floor.as_secs_f64(), ..Memory::default() }
     }
 
     /// Adds the ages of a target in a later snapshot.
@@ -126,7 +126,7 @@ impl Memory {
         let cold = Thresholds::default().cold_age.as_secs_f64();
         let samples = self.targets.values().flat_map(|s| &s.all);
         let young = samples.filter(|s| self.now - s.touched < cold).map(|s| s.pages).sum::<f64>();
-        let stalled = self.prices.fault.mul_f64(self.returned.max(0.0));
+        let stalled = self.delays.fault.mul_f64(self.returned.max(0.0));
         let major_faults = self.returned as u64;
         MemoryMetrics {
             pressure: Some(Pressure { stalled, major_faults, ..Pressure::default() }),
@@ -180,13 +180,13 @@ impl Memory {
         if let Support::No(why) = self.supports(work.action) {
             return Err(OpsError::Failed(why));
         }
-        let (now, step, prices) = (self.now, self.step, self.prices);
+        let (now, step, delays) = (self.now, self.step, self.delays);
         let is_by_age = |f: &PageFilter| matches!(f.kind, PageKind::Touched { .. });
         let look =
             if work.filters.first().is_some_and(is_by_age) { LOOK_AT_BITS } else { LOOK_SECONDS };
         let price = match work.action {
             Action::Stat => 0.0,
-            _ => prices.page_out.as_secs_f64(),
+            _ => delays.page_out.as_secs_f64(),
         };
         let recheck = work.recheck.as_secs_f64();
         let budget_pages = work.budget.bytes as f64 / PAGE_SIZE as f64;
@@ -200,7 +200,7 @@ impl Memory {
             let Some(part) = s.cell.intersect(&work.range) else { continue };
             let share = part.len() as f64 / s.cell.len().max(1) as f64;
             let age = now - s.touched;
-            let unknown = |within| delay(&prices, s.dice(), within);
+            let unknown = |within| delay(&delays, s.dice(), within);
             let is_allowed = allows(work.filters, age, step, unknown);
             let wanted = match work.action {
                 _ if !is_allowed || age < recheck => 0.0,
@@ -276,9 +276,9 @@ fn corrected(view: &TargetView, samples: &[Sample]) -> TargetView {
 
 /// The time in s after the last touch of a page from which its age seems to count, if a scheme demands an age `within`
 /// which it was not touched. The dice say when its bit is read and cleared.
-fn delay(prices: &DelayModel, (read, clear): (f64, f64), within: f64) -> f64 {
-    let found = read * prices.read_every.as_secs_f64();
-    let cleared = found + clear * prices.clear_every.as_secs_f64();
+fn delay(delays: &DelayModel, (read, clear): (f64, f64), within: f64) -> f64 {
+    let found = read * delays.read_every.as_secs_f64();
+    let cleared = found + clear * delays.clear_every.as_secs_f64();
     found.max(cleared - within / f64::from(EARLY_DIVISOR))
 }
 
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_touch_is_known_late() {
-        let of = |prices, within| delay(&prices, (1.0, 1.0), within);
+        let of = |delays, within| delay(&delays, (1.0, 1.0), within);
         assert_eq!(of(DelayModel::default(), 10.0), 0.0);
         let monitor = DelayModel::default().with_monitor();
         assert!((of(monitor, 10.0) - 3.7).abs() < 1e-9, "cleared after 6.2 s, less 2.5 s");

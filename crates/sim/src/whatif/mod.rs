@@ -221,10 +221,10 @@ impl Player {
     /// If a setting cannot be played.
     pub fn new(
         settings: Vec<Setting>,
-        prices: DelayModel,
+        delays: DelayModel,
         surroundings: &Surroundings,
     ) -> Result<Self, WhatIfError> {
-        let run = |setting| SettingRun::new(setting, prices, surroundings);
+        let run = |setting| SettingRun::new(setting, delays, surroundings);
         let runs = settings.into_iter().map(run).collect::<Result<_, _>>()?;
         Ok(Player { runs, waiting: VecDeque::new() })
     }
@@ -234,7 +234,7 @@ impl Player {
     /// # Errors
     /// If an action fails.
     pub fn push(&mut self, s: &Arc<Snapshot>) -> Result<(), WhatIfError> {
-        // The prices are those of paging, and the ages of files are those of windows.
+        // The delays are those of paging, and the ages of files are those of windows.
         for view in s.targets.iter().filter(|view| !view.is_file()) {
             if let Some(ages) = &view.ages {
                 self.runs.iter_mut().for_each(|run| run.push(view.id, ages, s.end));
@@ -257,7 +257,7 @@ impl Player {
 
     /// Which snapshots need to be pushed, if none was yet.
     #[must_use]
-    pub fn pace(&self) -> SnapshotSelector {
+    pub fn selector(&self) -> SnapshotSelector {
         SnapshotSelector::new(self.runs.iter().map(|run| run.looks().clone()).collect())
     }
 

@@ -80,8 +80,8 @@ pub(super) fn is_ripe(end: Nanos, now: Nanos) -> bool {
 /// # fn main() -> Result<(), isotherm_sim::whatif::WhatIfError> {
 /// let limit = Setting { name: "1G".into(), policy: SettingPolicy::Limit(1 << 30) };
 /// let player = Player::new(vec![limit], DelayModel::default(), &Surroundings::default())?;
-/// let mut pace = player.pace();
-/// assert!(pace.push(Nanos(5_000_000_000)) <= Nanos(6_000_000_000), "a limit is looked at each second");
+/// let mut selector = player.selector();
+/// assert!(selector.push(Nanos(5_000_000_000)) <= Nanos(6_000_000_000), "a limit is looked at each second");
 /// # Ok(())
 /// # }
 /// ```

@@ -54,7 +54,7 @@ struct Acting {
 impl SettingRun {
     pub fn new(
         setting: Setting,
-        prices: DelayModel,
+        delays: DelayModel,
         surroundings: &Surroundings,
     ) -> Result<Self, WhatIfError> {
         let Setting { name, policy } = setting;
@@ -66,7 +66,7 @@ impl SettingRun {
             }
             _ => Duration::ZERO,
         };
-        let memory = Memory::new(prices, floor);
+        let memory = Memory::new(delays, floor);
         let doing = match policy {
             SettingPolicy::Limit(bytes) => {
                 Doing::Tiers { tiers: vec![Tier { bytes, latency: Duration::ZERO }], limit: true }

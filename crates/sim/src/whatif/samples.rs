@@ -342,7 +342,7 @@ impl Samples {
             return;
         }
         let first = self.all.len();
-        self.place(region, there, stride, visible);
+        self.place_samples(region, there, stride, visible);
         let mut from = region.range.start;
         let is_idle = is_idle(region);
         let since = self.now - region.age.as_secs_f64();
@@ -377,7 +377,7 @@ impl Samples {
     }
 
     /// Adds the samples of a region, in order of address: those that are `there`, and new ones; at least one.
-    fn place(&mut self, region: &RegionView, there: &[Sample], stride: u64, visible: f64) {
+    fn place_samples(&mut self, region: &RegionView, there: &[Sample], stride: u64, visible: f64) {
         let first = self.all.len();
         // The fewer pages are resident, the wider the grid. Samples of the next finer grid stay, so that they do
         // not come and go when the share varies.

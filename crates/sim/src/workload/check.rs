@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 64 << 30;
 const MAX_RATE_HZ: f64 = 1e6;
 const MAX_EXPONENT: f64 = 10.0;
 pub(super) const MAX_NAME: usize = 64;
-const PHASE_TIME: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(3600)];
+const PHASE_TIME_RANGE: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(3600)];
 /// Maximum length, both by its phases and repetitions and by `--duration`.
 pub(super) const MAX_LENGTH: Duration = Duration::from_secs(24 * 3600);
 /// Minimum time between two moves of a window, because each move ends an interval of the truth.
@@ -45,7 +45,7 @@ impl Workload {
         (0..self.regions.len()).try_for_each(|i| self.check_evenness(i))?;
         let total: Duration = self.phases.iter().map(|p| p.duration).sum();
         let length = total.checked_mul(self.repeat).unwrap_or(Duration::MAX);
-        time("length of all phases and repetitions", length, [PHASE_TIME[0], MAX_LENGTH])?;
+        time("length of all phases and repetitions", length, [PHASE_TIME_RANGE[0], MAX_LENGTH])?;
         Ok(self)
     }
 
@@ -57,7 +57,7 @@ impl Workload {
 
     fn check_phase(&self, phase: &Phase) -> Checked {
         names("phase", std::iter::once(phase.name.as_str()))?;
-        time(&format!("duration of phase {}", phase.name), phase.duration, PHASE_TIME)?;
+        time(&format!("duration of phase {}", phase.name), phase.duration, PHASE_TIME_RANGE)?;
         let mut seen = BTreeSet::new();
         for access in &phase.accesses {
             let (phase, region) = (phase.name.clone(), access.region.clone());
@@ -144,7 +144,7 @@ impl Access {
             Order::Moving { every, .. } => time(
                 &format!("time between moves in {}", region.name),
                 every,
-                [MIN_EVERY, PHASE_TIME[1]],
+                [MIN_EVERY, PHASE_TIME_RANGE[1]],
             ),
             _ => Ok(()),
         }
