@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use isotherm_record::FileEndReason;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{QUICK, Record, Recorder, isotherm, needs_root, run_in, until, until_more_at};
+use crate::run::{
+    QUICK, Record, Recorder, finish, has_or_skip, isotherm, needs_root, run_in, until,
+    until_more_at,
+};
 
 #[test]
 fn the_exit_status_is_passed_on() {
@@ -36,6 +39,27 @@ fn a_command_too_short_to_be_watched_is_no_failure() {
             assert_eq!(record.end.unwrap().why, FileEndReason::TargetsGone);
         }
     }
+}
+
+/// Found by a review: in a sandbox that refuses `kill`, isotherm waited until its command ended.
+#[test]
+fn a_command_that_cannot_be_killed_is_not_awaited() {
+    needs_root!();
+    let is_here = Command::new("strace").arg("-V").output().is_ok();
+    if !has_or_skip(is_here, "a_command_that_cannot_be_killed_is_not_awaited", "strace") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let mut strace = Command::new("strace");
+    strace.args(["-D", "-f", "--seccomp-bpf", "-o", "calls", "-e", "trace=kill"]);
+    strace.args(["-e", "inject=kill:error=EPERM", env!("CARGO_BIN_EXE_isotherm")]);
+    strace.args(["record", "-o", "a.rec", "--duration", "1s", "--"]);
+    strace.args(["sh", "-c", "echo $$ >pid; exec sleep 1000"]);
+    let done = finish(strace.current_dir(dir.path()));
+    let pid = fs::read_to_string(dir.path().join("pid")).unwrap().trim().parse().unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    assert_eq!(done.status, 1, "{}", done.err);
+    assert!(done.err.contains("cannot end the command: Operation not permitted"), "{}", done.err);
 }
 
 #[test]
