@@ -213,6 +213,10 @@ fn main() -> Result<ExitCode> {
                 if trials == 0 {
                     return Ok(0);
                 }
+                ensure!(
+                    from < trials,
+                    "no trial remains: give --from less than {trials}, the number of trials"
+                );
                 if kind == ExperimentKind::Targets && !has_pids_of_its_own()? {
                     println!(
                         "targets: skipped: before Linux 6.14, all processes share one pid_max"
