@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::{env, fs, io};
 
+// It calls nothing of libFuzzer, but is instrumented as the targets are, and the instrumentation calls libFuzzer.
+use libfuzzer_sys as _;
+
 fn main() -> io::Result<()> {
     let mut args = env::args().skip(1);
     let folder = args.next().ok_or_else(|| io::Error::other("usage: seeds FOLDER RECORD..."))?;
