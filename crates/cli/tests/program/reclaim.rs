@@ -191,6 +191,19 @@ fn cold_pages_among_hot_ones_go_by_themselves() {
     assert!(scattered.swapped() <= all - hot / 2, "{}", service.err());
 }
 
+/// Nothing goes, so the same memory is found cold again and again.
+#[test]
+fn a_dry_run_counts_cold_memory_once() {
+    needs_root!();
+    let Some(_alone) = Alone::with_swap(128) else { return };
+    let load = Load::start(48, 8);
+    let pid = load.pid().to_string();
+    let service = Service::working(&["--pid", &pid, "--dry-run", "--quota", "none", "--pages"]);
+    until("what is cold", || service.applied() >= 36 * MIB);
+    std::thread::sleep(Duration::from_secs(5));
+    assert!(service.applied() <= 44 * MIB, "{} of 40 MiB", service.applied());
+}
+
 #[test]
 fn status_tells_how_it_goes() {
     needs_root!();

@@ -14,7 +14,7 @@ use isotherm_record::TargetInfo;
 use tracing::{debug, info, warn};
 
 use super::aim_line::AimLine;
-use super::dry::Dry;
+use super::dry::{Counted, Dry};
 use super::event::LogLine;
 use super::log::Log;
 use super::major_faults::MajorFaults;
@@ -57,6 +57,7 @@ pub struct SchemeJob {
     pub(super) recording: SideRecord,
     /// the sampled page faults with their call stacks, and those that bring memory back
     stacks: Option<(Stacks, Refaults)>,
+    counted: Counted,
     stepped: Nanos,
     /// whether a message has reported that schemes are inactive
     pub(super) warned: bool,
@@ -88,6 +89,7 @@ impl SchemeJob {
             saved: None,
             recording,
             stacks: stacks.map(|stacks| (stacks, Refaults::new(begin))),
+            counted: Counted::default(),
             stepped: begin,
             warned: false,
         }
@@ -166,8 +168,10 @@ impl SchemeJob {
         }
         let (now, mut events) = (sys::monotonic(), Vec::new());
         let act = on.watch.act().ok_or(ServiceError::CannotAct)?;
-        let mut dry = Dry(act);
-        let act: &mut dyn Act = if self.dry() { &mut dry } else { dry.0 };
+        let is_dry = self.dry();
+        self.counted.keep(&s);
+        let mut dry = Dry { act, counted: &mut self.counted, now };
+        let act: &mut dyn Act = if is_dry { &mut dry } else { dry.act };
         let mut reported = probes::TracedAct { act, pids: &pids };
         let done = self.engine.step(now, &s, &metrics, &mut reported, &mut events);
         self.stepped = sys::monotonic();

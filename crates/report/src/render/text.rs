@@ -55,7 +55,7 @@ fn heat(s: &Summary) -> String {
     let whole = s.mean.of_any_heat() as f64;
     let mut row = |name: &str, mean: u64, last: u64| {
         let share = format!("{:.1} %", percent(mean as f64, whole));
-        let (mean, last) = (bytes(mean), bytes(last));
+        let (mean, last) = (at_least_a_page(mean), bytes(last));
         let _ =
             writeln!(out, "{name:<NAME_WIDTH$}{mean:>SIZE_WIDTH$}{share:>10}{last:>SIZE_WIDTH$}");
     };
@@ -88,7 +88,7 @@ fn heat(s: &Summary) -> String {
             let _ = writeln!(
                 out,
                 "{name:<NAME_WIDTH$}{:>SIZE_WIDTH$}{:>10}{:>SIZE_WIDTH$}",
-                bytes(mean),
+                at_least_a_page(mean),
                 "",
                 bytes(last)
             );
