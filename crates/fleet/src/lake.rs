@@ -12,7 +12,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
 
-use crate::file::{Effort, LakeFileError, Writer, read};
+use crate::decode::read;
+use crate::file::{Effort, LakeFileError, Writer};
 use crate::row::Rows;
 
 /// Milliseconds of a minute.

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bucket::{Bucket, BucketError};
-use crate::file::{LakeFileError, decode, read};
+use crate::decode::{decode_object, read};
+use crate::file::LakeFileError;
 use crate::lake::{Lake, LakeError, lost_with};
 
 /// Number of finished hours that are put in one turn, so that rows do not wait for long.
@@ -135,7 +136,7 @@ impl Uploader {
         }
         match self.bucket.get(&lake.name(path)) {
             // What is no file of rows, or may not be read, cannot be kept.
-            Ok(there) => match there.map(decode) {
+            Ok(there) => match there.map(decode_object) {
                 Some(Ok(rows)) => Ok(lake.merge(start, rows)?),
                 _ => Ok(()),
             },
@@ -218,7 +219,7 @@ mod tests {
     /// The minutes of an hour in the bucket. The rows of the running hour have no order.
     fn minutes(uploader: &Uploader, hour: i64) -> Vec<i64> {
         let name = format!("date=2026-11-25/hour={hour:02}/host=h/rows.parquet");
-        let rows = uploader.bucket.get(&name).unwrap().map(|bytes| decode(bytes).unwrap().rows);
+        let rows = uploader.bucket.get(&name).unwrap().map(|bytes| decode_object(bytes).unwrap().rows);
         let rows = rows.unwrap_or_default().into_iter();
         let mut minutes: Vec<i64> = rows.map(|r| (r.minute - BEGIN) / MINUTE_MS).collect();
         minutes.sort_unstable();
