@@ -96,9 +96,11 @@ harden: release
 FUZZ_SECONDS ?= 60
 FUZZ_JOBS ?= 1
 fuzz_files := damo_json damo_binary trace_text perf_data record record_messages
-FUZZ_TARGETS ?= $(fuzz_files) scheme_text scheme_toml options_file control kernel_files web_requests
-# Targets that read files build without the rest of isotherm.
-fuzz_features := $(if $(filter-out $(fuzz_files),$(FUZZ_TARGETS)),,--no-default-features)
+fuzz_parsers := lake_file elf_file
+FUZZ_TARGETS ?= $(fuzz_files) $(fuzz_parsers) scheme_text scheme_toml options_file control kernel_files web_requests
+# Targets that read files build without the rest of isotherm, or with a part of it.
+fuzz_services := $(filter-out $(fuzz_files) $(fuzz_parsers),$(FUZZ_TARGETS))
+fuzz_features := $(if $(fuzz_services),,--no-default-features $(if $(filter $(fuzz_parsers),$(FUZZ_TARGETS)),--features parsers))
 coverage := level=4 inline-8bit-counters pc-table trace-compares
 stored := crates/record/tests/record/stored
 corpus := $(target)/fuzz/corpus

@@ -1,4 +1,5 @@
-//! Fuzz targets for the readers of records, recordings, schemes, options, requests and files of the kernel.
+//! Fuzz targets for the readers of records, recordings, schemes, options, requests, files of the kernel and of a lake, and
+//! executed files.
 //!
 //! No input may cause a panic, hold more than [`MAX_HEAP`], or give an error whose offset lies outside of the input. The
 //! memory of C libraries does not count: the window of zstd has a limit of its own, and so has the whole target.
@@ -7,6 +8,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[cfg(feature = "parsers")]
+mod files;
 mod heap;
 #[cfg(feature = "services")]
 mod kernel;
@@ -27,6 +30,8 @@ use isotherm_record::{
     export_damo_json, export_perf_script, export_perfetto,
 };
 
+#[cfg(feature = "parsers")]
+pub use files::{elf_file, lake_file};
 #[cfg(feature = "services")]
 pub use kernel::kernel_files;
 #[cfg(feature = "services")]
@@ -236,6 +241,10 @@ mod tests {
             ("kernel_files", kernel_files),
             #[cfg(feature = "services")]
             ("web_requests", web_requests),
+            #[cfg(feature = "parsers")]
+            ("lake_file", lake_file),
+            #[cfg(feature = "parsers")]
+            ("elf_file", elf_file),
         ];
         for (name, target) in targets {
             for (path, bytes) in files(&format!("corpus/{name}")) {

@@ -21,7 +21,7 @@ use crate::arguments::RECORD;
 use crate::random::Random;
 use crate::run::{Finished, run};
 use crate::sandbox::{PROGRAM, WORK_DIR};
-use crate::shorten::Plan;
+use crate::shorten::{ACCEPTED, Plan};
 use crate::target::{Behaviour, TargetProcess};
 use crate::{Experiment, Trial, processes};
 
@@ -37,7 +37,7 @@ const COMMANDS: [&str; 10] = [
     "record --pid PID -o a.rec --duration 700ms --control c",
     "record --pid PID -o a.rec --duration 700ms --aggr 50ms --sample 5ms",
     "record --pid PID -o a.rec --duration 700ms --stacks --metrics m.prom",
-    "reclaim --pid PID --duration 700ms --min-age 100ms --control c",
+    "reclaim --pid PID --duration 700ms --min-age 100ms --control c --log log",
     "reclaim --pid PID --duration 700ms --min-age 100ms --dry-run",
     "run --pid PID --duration 700ms --log log --scheme cold",
     "files --json /tmp",
@@ -248,7 +248,10 @@ impl Calls {
         // A debug build has shared libraries, which the loader reads before the program starts.
         let not_started = ended.err.contains("while loading shared libraries");
         let found = match self::fault(&ended, &left).filter(|_| !not_started) {
-            None => self.check()?.or(self.wrong(of, fault, &ended, &log)?),
+            None => self
+                .check()?
+                .or_else(|| self.believes_too_much(fault, &log))
+                .or(self.wrong(of, fault, &ended, &log)?),
             fault => fault,
         };
         fs::remove_dir_all(&self.folder)?;
@@ -265,6 +268,13 @@ impl Calls {
             )
         });
         Ok(Trial { class, fault })
+    }
+
+    /// More memory than the calls returned, of which the program has logged that it paged it out.
+    fn believes_too_much(&self, fault: Fault, calls: &str) -> Option<String> {
+        let Fault::Part { transfer, .. } = fault else { return None };
+        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        (transfer.name == "process_madvise").then(|| excess(&log, calls))?
     }
 
     /// What is wrong with an end, except for its status: it lacks a message, or has other results.
@@ -351,9 +361,43 @@ impl Experiment for Matrix {
     }
 }
 
+/// Compares the page-out in a log of the program with what the calls accepted.
+fn excess(log: &str, calls: &str) -> Option<String> {
+    let applied = |line: &str| {
+        let line: Value = serde_json::from_str(line).ok()?;
+        (line["action"] == "pageout").then(|| line["applied"].as_u64())?
+    };
+    let logged: u64 = log.lines().filter_map(applied).sum();
+    let accepted = |line: &str| line.strip_prefix(ACCEPTED)?.parse::<u64>().ok();
+    let accepted: u64 = calls.lines().filter_map(accepted).sum();
+    let is_more = logged > accepted;
+    is_more.then(|| format!("it logged {logged} bytes as paged out, but {accepted} were accepted"))
+}
+
 fn fault(ended: &Finished, left: &[String]) -> Option<String> {
     ended
         .fault()
         .or_else(|| ended.interrupted.then(|| format!("it did not end within {SIGINT_AFTER:?}")))
         .or_else(|| (!left.is_empty()).then(|| format!("left processes: {}", left.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_out_that_the_kernel_did_not_accept_is_found() {
+        let line = |action, applied| {
+            format!(
+                "{{\"action\": \"{action}\", \"outcome\": \"acted\", \"applied\": {applied}}}\n"
+            )
+        };
+        let log = [line("pageout", 8192), line("cold", 1 << 20), line("pageout", 4096)].concat();
+        let calls = |bytes| {
+            format!("process_madvise(<>, 2) of 1 (INJECTED)\n{ACCEPTED}8192\n{ACCEPTED}{bytes}\n")
+        };
+        assert_eq!(excess(&log, &calls(4096)), None);
+        let found = excess(&log, &calls(4095)).unwrap();
+        assert_eq!(found, "it logged 12288 bytes as paged out, but 12287 were accepted");
+    }
 }

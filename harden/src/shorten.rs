@@ -25,6 +25,9 @@ const NAME_BYTES: u64 = 280;
 /// generates all lines of a file before it.
 const MAX_PEEK: u64 = 1 << 20;
 
+/// The begin of a line of the log that states how many bytes a `process_madvise` accepted for page-out.
+pub const ACCEPTED: &str = "accepted for page-out: ";
+
 /// A call that may transfer less than requested.
 #[derive(Debug)]
 pub struct Transfer {
@@ -196,7 +199,12 @@ impl Tracer<'_> {
         let is_stop =
             matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
         Ok(match event {
-            libc::PTRACE_EVENT_SECCOMP => (self.enter(tid).unwrap_or(libc::PTRACE_CONT), 0),
+            libc::PTRACE_EVENT_SECCOMP => {
+                let request = self.enter(tid).unwrap_or(libc::PTRACE_CONT);
+                // The log states what each of these calls returns.
+                let is_advice = self.plan.transfer.number == libc::SYS_process_madvise;
+                (if is_advice { libc::PTRACE_SYSCALL } else { request }, 0)
+            }
             libc::PTRACE_EVENT_STOP if is_stop => (libc::PTRACE_LISTEN, 0),
             0 if signal == libc::SIGTRAP | 0x80 => {
                 let _ = self.leave(tid);
@@ -249,8 +257,13 @@ impl Tracer<'_> {
 
     /// Restores the length. A call that a signal interrupts starts again with all of it.
     fn leave(&mut self, tid: i32) -> Result<()> {
-        let Some(requested) = self.cut.remove(&tid) else { return Ok(()) };
         let mut registers = registers(tid)?;
+        let accepted = registers.rax.cast_signed();
+        let is_page_out = registers.r10 == libc::MADV_PAGEOUT as u64;
+        if self.plan.transfer.number == libc::SYS_process_madvise && is_page_out && accepted > 0 {
+            writeln!(self.log, "{ACCEPTED}{accepted}")?;
+        }
+        let Some(requested) = self.cut.remove(&tid) else { return Ok(()) };
         *self.plan.transfer.length(&mut registers) = requested;
         set_registers(tid, &registers)
     }

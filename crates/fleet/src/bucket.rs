@@ -13,14 +13,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::compact::LakeFiles;
-use crate::file::decode;
+use crate::decode::{MAX_BYTES, decode_object};
 use crate::lake::LakeError;
 use crate::row::Rows;
 
 /// Time that one object may take.
 const MAX_TIME: Duration = Duration::from_secs(20);
-/// Size of an object that is read, in bytes.
-const MAX_BYTES: u64 = 256 << 20;
 
 /// Failures of object storage.
 #[derive(Debug, thiserror::Error)]
@@ -179,7 +177,7 @@ impl LakeFiles for Bucket {
             while let Some(done) = gets.join_next().await {
                 let Ok((i, bytes)) = done else { continue };
                 all[i] = match bytes? {
-                    Some(bytes) => decode(bytes).map_err(|e| e.to_string()),
+                    Some(bytes) => decode_object(bytes).map_err(|e| e.to_string()),
                     None => Err("there is no such object".to_owned()),
                 };
             }

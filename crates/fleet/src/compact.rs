@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::file::{Effort, LakeFileError, Writer, read};
+use crate::decode::read;
+use crate::file::{Effort, LakeFileError, Writer};
 use crate::lake::{HOUR_MS, LakeError, date_of, io_error, lock, parts};
 use crate::row::Rows;
 

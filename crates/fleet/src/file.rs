@@ -2,33 +2,28 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, TimestampMillisecondType};
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray,
-    TimestampMillisecondArray,
+    ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray, TimestampMillisecondArray,
 };
-use arrow_schema::{ArrowError, DataType, TimeUnit};
-use bytes::Bytes;
+use arrow_schema::ArrowError;
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
-use crate::row::{Group, LakeRow, NUMBER_COLUMNS, Rows, TEXTS, schema};
+use crate::row::{Group, LakeRow, NUMBER_COLUMNS, TEXTS, schema};
 
 /// Maximum number of rows to convert to columns at once: they stay in the cache of a core.
 const BATCH_ROWS: usize = 1024;
 /// Maximum number of rows in a row group.
 const ROW_GROUP: usize = 128 << 10;
-/// Maximum number of rows in a file that [`read`] accepts.
-const MAX_ROWS: i64 = 1 << 20;
+/// Maximum size of the different texts of a column of a row group, in bytes. Beyond that, parquet would write them in an
+/// encoding that `decode` does not read.
+const DICTIONARY_BYTES: usize = 1 << 30;
 
 /// Failures of writing or reading a file of rows.
 #[derive(Debug, thiserror::Error)]
@@ -49,9 +44,17 @@ pub enum LakeFileError {
     /// a column has another type
     #[error("the column {0} is missing or has an unexpected type")]
     Column(String),
-    /// the file has more rows than a host can write in a day
-    #[error("it has more than {MAX_ROWS} rows")]
-    TooLarge,
+    /// the file is larger than one of a host can be
+    #[error("it has more than {limit} {unit}")]
+    TooLarge {
+        /// the limit
+        limit: u64,
+        /// what is limited
+        unit: &'static str,
+    },
+    /// the file is damaged, or another program wrote it
+    #[error("it is damaged, or isotherm has not written it: {0}")]
+    Damaged(&'static str),
 }
 
 /// The effort of compression.
@@ -110,6 +113,7 @@ fn properties(effort: Effort) -> Result<WriterProperties, ParquetError> {
         .set_writer_version(WriterVersion::PARQUET_2_0)
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(level)?))
         .set_max_row_group_row_count(Some(ROW_GROUP))
+        .set_dictionary_page_size_limit(DICTIONARY_BYTES)
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(concat!("isotherm ", env!("CARGO_PKG_VERSION")).to_owned());
     let numbers = NUMBER_COLUMNS.iter().map(|n| n.name.as_str());
@@ -159,84 +163,13 @@ fn used<'a>(
     Ok((used, keys.into()))
 }
 
-/// Reads a file of rows. Columns that it does not have are null or 0; other columns are ignored.
-///
-/// # Errors
-/// [`LakeFileError::Io`] if it cannot be read, and others if it is no such file.
-pub fn read(path: &Path) -> Result<Rows, LakeFileError> {
-    // All of it, so that a failure of the disk or network is not taken for a damaged file.
-    decode(std::fs::read(path)?.into())
-}
-
-/// Decodes the contents of a file of rows, as [`read`] does.
-pub(crate) fn decode(file: Bytes) -> Result<Rows, LakeFileError> {
-    // The types are those of the file: strings, not dictionaries.
-    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?;
-    if builder.metadata().file_metadata().num_rows() > MAX_ROWS {
-        return Err(LakeFileError::TooLarge);
-    }
-    let mut out = Rows::default();
-    let mut ids = HashMap::new();
-    for batch in builder.build()? {
-        take(&batch?, &mut out, &mut ids)?;
-    }
-    Ok(out)
-}
-
-/// Appends the rows of a batch.
-fn take(
-    batch: &RecordBatch,
-    out: &mut Rows,
-    ids: &mut HashMap<Group, u32>,
-) -> Result<(), LakeFileError> {
-    let minutes = batch
-        .column_by_name("minute")
-        .filter(|c| matches!(c.data_type(), DataType::Timestamp(TimeUnit::Millisecond, _)))
-        .ok_or_else(|| LakeFileError::Column("minute".to_owned()))?
-        .as_primitive::<TimestampMillisecondType>();
-    let texts = TEXTS.iter().map(|t| text(batch, t.name)).collect::<Result<Vec<_>, _>>()?;
-    let first = out.rows.len();
-    for i in 0..batch.num_rows() {
-        let mut group = Group::default();
-        for (column, values) in TEXTS.iter().zip(&texts) {
-            if let Some(values) = values.as_ref().filter(|v| v.is_valid(i)) {
-                (column.get_mut)(&mut group).push_str(values.value(i));
-            }
-        }
-        let group = match ids.get(&group) {
-            Some(id) => *id,
-            None => {
-                let id = u32::try_from(out.groups.len()).unwrap_or(u32::MAX);
-                out.groups.push(group.clone());
-                *ids.entry(group).or_insert(id)
-            }
-        };
-        out.rows.push(LakeRow { group, minute: minutes.value(i), ..LakeRow::default() });
-    }
-    for column in NUMBER_COLUMNS.iter() {
-        let Some(values) = batch.column_by_name(&column.name) else { continue };
-        let values = values
-            .as_primitive_opt::<Int64Type>()
-            .ok_or_else(|| LakeFileError::Column(column.name.clone()))?;
-        for (row, value) in out.rows[first..].iter_mut().zip(values) {
-            (column.set)(row, value);
-        }
-    }
-    Ok(())
-}
-
-/// A column of text; `None` if the file has no such column.
-fn text<'a>(batch: &'a RecordBatch, name: &str) -> Result<Option<&'a StringArray>, LakeFileError> {
-    let Some(column) = batch.column_by_name(name) else { return Ok(None) };
-    let text = column.as_string_opt::<i32>();
-    text.map(Some).ok_or_else(|| LakeFileError::Column(name.to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
-    use crate::row::COLUMN_AGES;
+    use crate::decode::{MAX_BYTES, decode, read};
+    use crate::row::{COLUMN_AGES, Rows};
 
     fn group(i: usize) -> Group {
         Group {
@@ -308,6 +241,65 @@ mod tests {
         for length in [0, 3, 100, whole.len() / 2, whole.len() - 1] {
             std::fs::write(&path, &whole[..length]).unwrap();
             assert!(read(&path).is_err());
+        }
+    }
+
+    /// A pipe in the place of a file made `fleet compact` wait forever.
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.parquet");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        assert!(matches!(read(&path), Err(LakeFileError::Io(_))));
+    }
+
+    /// The size was not checked, so a sparse file could use all memory.
+    #[test]
+    fn a_file_that_is_too_large_is_refused_with_the_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.parquet");
+        std::fs::File::create(&path).unwrap().set_len(MAX_BYTES + 1).unwrap();
+        let refused = read(&path).unwrap_err();
+        assert_eq!(refused.to_string(), "it has more than 1048576 bytes");
+        let refused = decode(written(&rows(30), Effort::Small), 29).unwrap_err();
+        assert_eq!(refused.to_string(), "it has more than 29 rows");
+        let mut file = written(&rows(30), Effort::Small);
+        let at = file.len() - 8;
+        file[at..at + 4].copy_from_slice(&(2_u32 << 20).to_le_bytes());
+        let refused = decode(file, 30).unwrap_err();
+        assert_eq!(refused.to_string(), "it has more than 1048576 bytes of metadata");
+    }
+
+    /// Groups repeat texts: 32 MiB of them are too many.
+    #[test]
+    fn a_file_with_too_much_text_is_refused() {
+        let mut rows = rows(3);
+        rows.groups.iter_mut().for_each(|group| group.command = "x".repeat(15 << 20));
+        let refused = decode(written(&rows, Effort::Small), 3).unwrap_err();
+        assert_eq!(refused.to_string(), "it has more than 33554432 bytes of text");
+        rows.groups[0].command = "x".repeat(17 << 20);
+        let refused = decode(written(&rows, Effort::Small), 3).unwrap_err();
+        assert_eq!(refused.to_string(), "it has more than 16777216 bytes in a column");
+    }
+
+    /// parquet writes texts in another encoding beyond 1 MiB, unless it is told a limit.
+    #[test]
+    fn many_different_texts_are_read_back() {
+        let groups = (0..5000).map(|i| Group { command: format!("{i:0>300}"), ..group(i) });
+        let row = |group| LakeRow { group, ..LakeRow::default() };
+        let rows = Rows { groups: groups.collect(), rows: (0..5000).map(row).collect() };
+        let back = decode(written(&rows, Effort::Fast), 5000).unwrap();
+        assert_eq!((back.groups, back.rows), (rows.groups, rows.rows));
+    }
+
+    /// parquet panics at some files, and the agent ended.
+    #[test]
+    fn a_file_with_damaged_bytes_is_an_error_or_is_read() {
+        let whole = written(&rows(9), Effort::Fast);
+        for at in 0..whole.len() {
+            let mut file = whole.clone();
+            file[at] = !file[at];
+            let _ = decode(file, 9);
         }
     }
 

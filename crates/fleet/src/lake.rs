@@ -8,11 +8,12 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
 
-use crate::file::{Effort, LakeFileError, Writer, read};
+use crate::decode::read;
+use crate::file::{Effort, LakeFileError, Writer};
 use crate::row::Rows;
 
 /// Milliseconds of a minute.
@@ -123,6 +124,8 @@ pub struct StoredHour {
     pub path: PathBuf,
     /// size of the file
     pub bytes: u64,
+    /// last change of the file
+    pub modified: SystemTime,
 }
 
 /// An hour that may change, or could not be written.
@@ -425,7 +428,8 @@ fn stored(dir: &Path, host: &str) -> Result<Vec<StoredHour>, LakeError> {
             let start = humantime::parse_rfc3339(&format!("{date}T{hour}:00:00Z")).ok();
             let start = start.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
             if let Some(start) = start.and_then(|at| i64::try_from(at.as_millis()).ok()) {
-                all.push(StoredHour { start, path, bytes: is.len() });
+                let modified = is.modified().unwrap_or(UNIX_EPOCH);
+                all.push(StoredHour { start, path, bytes: is.len(), modified });
             }
         }
     }

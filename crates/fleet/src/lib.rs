@@ -5,6 +5,7 @@
 #[cfg(feature = "upload")]
 mod bucket;
 mod compact;
+mod decode;
 mod file;
 mod lake;
 mod row;
@@ -14,7 +15,8 @@ mod upload;
 #[cfg(feature = "upload")]
 pub use bucket::{Bucket, BucketError};
 pub use compact::{CompactedDay, Folder, LakeFiles, compact};
-pub use file::{Effort, LakeFileError, Writer, read};
+pub use decode::{decode, read};
+pub use file::{Effort, LakeFileError, Writer};
 pub use lake::{DiskLimits, HOUR_MS, Lake, LakeError, MINUTE_MS, StoredHour, day};
 pub use row::{COLUMN_AGES, Group, LakeRow, Rows, schema};
 #[cfg(feature = "upload")]

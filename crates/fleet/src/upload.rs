@@ -3,15 +3,16 @@
 //! The directory of the lake is the buffer. An object is put whole, which is atomic: a reader never sees part of one.
 //! An hour that is finished is removed from the directory once it has been put.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bucket::{Bucket, BucketError};
-use crate::file::{LakeFileError, decode, read};
-use crate::lake::{Lake, LakeError, lost_with};
+use crate::decode::{decode_object, read};
+use crate::file::LakeFileError;
+use crate::lake::{Lake, LakeError, StoredHour, lost_with};
 
 /// Number of finished hours that are put in one turn, so that rows do not wait for long.
 const HOURS_AT_ONCE: usize = 6;
@@ -47,6 +48,10 @@ pub struct Uploader {
     due: Option<(i64, i64)>,
     /// minutes of each hour that this process has put
     put: BTreeMap<i64, usize>,
+    /// finished hours that were put, and could not be removed yet
+    sent: Vec<StoredHour>,
+    /// finished hours that the storage has refused
+    refused: BTreeSet<i64>,
 }
 
 impl Uploader {
@@ -54,7 +59,15 @@ impl Uploader {
     /// dropped.
     #[must_use]
     pub fn new(bucket: Bucket, every: Duration, most_bytes: u64) -> Self {
-        Uploader { bucket, most_bytes, every, due: None, put: BTreeMap::new() }
+        Uploader {
+            bucket,
+            most_bytes,
+            every,
+            due: None,
+            put: BTreeMap::new(),
+            sent: Vec::new(),
+            refused: BTreeSet::new(),
+        }
     }
 
     /// Puts hours that are finished, and the running one, if that is due at `now`, in ms since 1970. Drops the
@@ -82,48 +95,74 @@ impl Uploader {
         self.put_all(lake)
     }
 
-    /// Puts the finished hours and the running one. A file that cannot be read or removed does not keep the others from
-    /// the storage.
+    /// Puts the finished hours and the running one. A file that cannot be read, changed or removed does not keep the
+    /// others from the storage. If the storage refuses an hour, it may be down, so this turn tries no other finished hour,
+    /// and later turns try this one last.
     fn put_all(&mut self, lake: &mut Lake) -> Result<(), UploadError> {
         // A full disk may have cost hours. If the clock returns to one, its object must be read.
         let stored = lake.stored()?;
         self.put.retain(|start, _| stored.iter().any(|hour| hour.start == *start));
         let (mut count, mut remain, mut failed) = (0, false, Ok(()));
-        for hour in lake.finished()? {
+        let mut finished = lake.finished()?;
+        self.sent.retain(|hour| finished.contains(hour));
+        self.refused.retain(|start| finished.iter().any(|hour| hour.start == *start));
+        finished.sort_by_key(|hour| self.refused.contains(&hour.start));
+        for hour in finished {
             if count == HOURS_AT_ONCE {
                 remain = true;
                 break;
             }
-            match read(&hour.path) {
-                Ok(_) => {}
-                Err(LakeFileError::Io(source)) => {
-                    failed = failed.and(Err(UploadError::Read { path: hour.path, source }));
+            if !self.sent.contains(&hour) {
+                match read(&hour.path) {
+                    Ok(_) => {}
+                    Err(LakeFileError::Io(source)) => {
+                        failed = failed.and(Err(UploadError::Read { path: hour.path, source }));
+                        continue;
+                    }
+                    Err(_) => {
+                        let put = self.put.get(&hour.start).copied().unwrap_or(0);
+                        failed = failed.and(lake.set_aside(&hour.path, put).map_err(Into::into));
+                        continue;
+                    }
+                }
+                let sent = self.send(lake, hour.start, &hour.path);
+                let is_refused = matches!(sent, Err(UploadError::Bucket(_)));
+                let is_sent = sent.is_ok();
+                failed = failed.and(sent);
+                if is_refused {
+                    self.refused.insert(hour.start);
+                    break;
+                }
+                if !is_sent {
                     continue;
                 }
-                Err(_) => {
-                    let put = self.put.get(&hour.start).copied().unwrap_or(0);
-                    failed = failed.and(lake.set_aside(&hour.path, put).map_err(Into::into));
-                    continue;
-                }
+                self.put.remove(&hour.start);
+                // The file has changed if it was completed.
+                let is_same = |now: &StoredHour| now.start == hour.start;
+                self.sent.extend(lake.finished()?.into_iter().find(is_same));
+                count += 1;
             }
-            self.complete(lake, hour.start, &hour.path)?;
-            self.put(lake, &hour.path)?;
-            self.put.remove(&hour.start);
             failed = failed.and(lake.remove(&hour, 0).map_err(Into::into));
-            count += 1;
         }
         if let Some((start, path, minutes)) = lake.running()
             && self.put.get(&start) != Some(&minutes)
         {
-            self.complete(lake, start, &path)?;
-            self.put(lake, &path)?;
-            self.put.insert(start, lake.running().map_or(minutes, |(_, _, minutes)| minutes));
+            let sent = self.send(lake, start, &path);
+            if sent.is_ok() {
+                self.put.insert(start, lake.running().map_or(minutes, |(_, _, minutes)| minutes));
+            }
+            failed = failed.and(sent);
         }
         if remain {
             // Upload them in the next turn, without a pause.
             self.due = None;
         }
         failed
+    }
+
+    fn send(&self, lake: &mut Lake, start: i64, path: &Path) -> Result<(), UploadError> {
+        self.complete(lake, start, path)?;
+        self.put(lake, path)
     }
 
     /// Adds the minutes that the object of an hour has and its file does not: they would be lost when the file
@@ -135,7 +174,7 @@ impl Uploader {
         }
         match self.bucket.get(&lake.name(path)) {
             // What is no file of rows, or may not be read, cannot be kept.
-            Ok(there) => match there.map(decode) {
+            Ok(there) => match there.map(decode_object) {
                 Some(Ok(rows)) => Ok(lake.merge(start, rows)?),
                 _ => Ok(()),
             },
@@ -160,7 +199,8 @@ impl Uploader {
                 break;
             }
             let put = self.put.get(&hour.start).copied().unwrap_or(0);
-            let done = lake.remove(hour, lost_with(&hour.path, put));
+            let lost = if self.sent.contains(hour) { 0 } else { lost_with(&hour.path, put) };
+            let done = lake.remove(hour, lost);
             if done.is_ok() {
                 self.put.remove(&hour.start);
                 bytes = bytes.saturating_sub(hour.bytes);
@@ -177,9 +217,11 @@ mod tests {
 
     use object_store::ObjectStore;
     use object_store::memory::InMemory;
+    use rustix::fs::{IFlags, ioctl_setflags};
     use tempfile::TempDir;
 
     use super::*;
+    use crate::file::{Effort, Writer};
     use crate::lake::{DiskLimits, HOUR_MS, MINUTE_MS};
     use crate::row::{Group, LakeRow, Rows};
 
@@ -218,7 +260,8 @@ mod tests {
     /// The minutes of an hour in the bucket. The rows of the running hour have no order.
     fn minutes(uploader: &Uploader, hour: i64) -> Vec<i64> {
         let name = format!("date=2026-11-25/hour={hour:02}/host=h/rows.parquet");
-        let rows = uploader.bucket.get(&name).unwrap().map(|bytes| decode(bytes).unwrap().rows);
+        let rows =
+            uploader.bucket.get(&name).unwrap().map(|bytes| decode_object(bytes).unwrap().rows);
         let rows = rows.unwrap_or_default().into_iter();
         let mut minutes: Vec<i64> = rows.map(|r| (r.minute - BEGIN) / MINUTE_MS).collect();
         minutes.sort_unstable();
@@ -282,6 +325,76 @@ mod tests {
         assert!(upload.due.is_some());
         assert_eq!(minutes(&upload, 8), (480..540).collect::<Vec<_>>());
         assert_eq!(minutes(&upload, 9), (540..600).collect::<Vec<_>>());
+    }
+
+    /// A file that could not be removed after it was put was put again in each turn, and counted as lost when the spool
+    /// was full.
+    #[test]
+    fn an_hour_that_cannot_be_removed_is_put_once() {
+        let (_dir, mut lake, mut upload, files) = spooled(70);
+        if !is_immutable(&files[0], true) {
+            assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "this takes root");
+            return;
+        }
+        upload.due = None;
+        assert!(matches!(upload.turn(&mut lake, BEGIN), Err(UploadError::Lake(_))));
+        assert_eq!(minutes(&upload, 0), (0..60).collect::<Vec<_>>());
+        upload.bucket.put(&lake.name(&files[0]), b"of this turn".to_vec()).unwrap();
+        upload.due = None;
+        assert!(matches!(upload.turn(&mut lake, BEGIN), Err(UploadError::Lake(_))));
+        let object = upload.bucket.get(&lake.name(&files[0])).unwrap().unwrap();
+        assert_eq!(&*object, b"of this turn");
+        assert!(is_immutable(&files[0], false));
+        upload.most_bytes = 0;
+        upload.drop_oldest(&mut lake).unwrap();
+        assert!(!files[0].exists());
+        upload.due = NEVER;
+        pass(&mut lake, &mut upload, 70..71);
+        let (_, path, _) = lake.running().unwrap();
+        let rows = read(&path).unwrap().rows;
+        assert_eq!(rows.iter().map(|row| row.dropped_minutes).sum::<i64>(), 0);
+    }
+
+    /// Sets or clears the flag by which nobody can remove a file. False without root, or if the file system has no flags.
+    fn is_immutable(path: &Path, set: bool) -> bool {
+        let file = fs::File::open(path).unwrap();
+        let flags = if set { IFlags::IMMUTABLE } else { IFlags::empty() };
+        ioctl_setflags(&file, flags).is_ok()
+    }
+
+    /// An object that could not be read kept all later hours from the storage.
+    #[test]
+    fn an_hour_that_the_storage_refuses_does_not_hold_up_the_others() {
+        let (_dir, mut lake, mut upload, files) = spooled(200);
+        let too_large = usize::try_from(crate::decode::MAX_BYTES + 1).unwrap();
+        upload.bucket.put(&lake.name(&files[0]), vec![0; too_large]).unwrap();
+        for _ in 0..2 {
+            upload.due = None;
+            assert!(matches!(upload.turn(&mut lake, BEGIN), Err(UploadError::Bucket(_))));
+            assert!(upload.due.is_some(), "no turn without a pause");
+            assert_eq!(minutes(&upload, 3), (180..200).collect::<Vec<_>>());
+        }
+        assert_eq!(minutes(&upload, 1), (60..120).collect::<Vec<_>>());
+        assert_eq!(minutes(&upload, 2), (120..180).collect::<Vec<_>>());
+        let left: Vec<_> = lake.finished().unwrap().into_iter().map(|hour| hour.path).collect();
+        assert_eq!(left, files[..1]);
+    }
+
+    /// A file that could not be completed from its object kept all later hours from the storage.
+    #[test]
+    fn an_hour_that_cannot_be_completed_does_not_hold_up_the_others() {
+        let (_dir, mut lake, mut upload, files) = spooled(200);
+        // An object with a minute that the file lacks.
+        let row = LakeRow { minute: BEGIN + MINUTE_MS / 2, ..LakeRow::default() };
+        let mut writer = Writer::new(Vec::new(), Effort::Fast).unwrap();
+        writer.write(&[Group::default()], &[row]).unwrap();
+        upload.bucket.put(&lake.name(&files[0]), writer.finish().unwrap()).unwrap();
+        fs::create_dir(files[0].with_file_name(".rows.parquet.new")).unwrap();
+        upload.due = None;
+        assert!(matches!(upload.turn(&mut lake, BEGIN), Err(UploadError::Lake(_))));
+        assert_eq!(minutes(&upload, 2), (120..180).collect::<Vec<_>>());
+        assert_eq!(minutes(&upload, 3), (180..200).collect::<Vec<_>>());
+        assert!(files[0].exists() && !files[1].exists());
     }
 
     /// Found by a review: the first file that could not be removed kept all later ones.
