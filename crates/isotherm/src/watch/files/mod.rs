@@ -125,6 +125,8 @@ impl WatchedFiles {
 
     fn find(&mut self, now: Nanos) -> Result<(), WatchError> {
         let (mut found, cache) = self.reader.find()?;
+        // Also the order of the targets: reports name the first one.
+        found.sort_by_key(|f| std::cmp::Reverse(f.file.pages));
         if found.len() > MAX_WATCHED_FILES {
             if !std::mem::replace(&mut self.files.is_cut, true) {
                 let all = found.len();
@@ -132,7 +134,6 @@ impl WatchedFiles {
                     "watching the {MAX_WATCHED_FILES} of {all} files that have the most cached pages"
                 );
             }
-            found.sort_by_key(|f| std::cmp::Reverse(f.file.pages));
         }
         let cut = found.split_off(found.len().min(MAX_WATCHED_FILES));
         if let Ok((mapped, _)) = &mut self.mapped {
@@ -168,7 +169,10 @@ impl WatchedFiles {
         let before = self.files.window_shift;
         let shift = &mut self.files.window_shift;
         let mut files: Vec<&mut WatchedFile> = self.files.files.values_mut().collect();
-        let read: Vec<_> = files.iter_mut().filter_map(|file| file.begin_parts()).collect();
+        let mut read: Vec<_> = files.iter_mut().filter_map(|file| file.begin_parts()).collect();
+        // A log grows: programs write beyond the size that it had when it was listed.
+        let recounted = self.reader.recount(&mut read);
+        files.iter_mut().zip(&read).for_each(|(file, now)| file.resize(now.size));
         let mut windows = 0;
         let result = self.reader.parts(&read, |i, part| {
             if let Some(file) = files.get_mut(i) {
@@ -180,13 +184,13 @@ impl WatchedFiles {
             }
         });
         if *shift > before {
-            let window = isotherm_core::units::size_text(PAGE_SIZE << *shift);
+            let window = isotherm_report::bytes(PAGE_SIZE << *shift);
             info!(
                 "more than {MAX_FILE_WINDOWS} windows are cached: from now on a window is {window}"
             );
         }
         self.files.read.pause(&begun, &READING);
-        result.map_err(failed)
+        recounted.and(result).map_err(failed)
     }
 }
 
