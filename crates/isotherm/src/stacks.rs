@@ -178,17 +178,17 @@ struct Followed {
     again: bool,
     /// its page frame when it was resident last; 0 if unknown
     frame: u64,
-    /// the time of its last fault
-    faulted: Nanos,
+    /// how many processes its process had started at its last fault
+    forks: u64,
     /// Its process shared it with its parent.
     inherited: bool,
 }
 
 impl Followed {
     /// Whether a minor fault leaves the page to its owner: it returns from the swap cache, or it is written to for the
-    /// first time after a fork. Its process has forked last at `forked`.
-    fn keeps_owner(&self, forked: Nanos) -> bool {
-        !self.resident || self.faulted < forked
+    /// first time after a fork. Its process has started `forks` processes.
+    fn keeps_owner(&self, forks: u64) -> bool {
+        !self.resident || self.forks < forks
     }
 }
 
@@ -206,8 +206,8 @@ struct Process {
     /// fault near them, also after the process has mapped another file there.
     mapped_before: Vec<AddrRange>,
     unwinder: Option<StackUnwinder>,
-    /// when it started a process last, or was started with the pages of its parent
-    forked: Nanos,
+    /// the number of processes that it has started
+    forks: u64,
     /// when it had inherited pages of its parent
     inherited: Option<Nanos>,
 }
@@ -224,7 +224,7 @@ impl Process {
             pagemap,
             mapped_before: Vec::new(),
             unwinder: None,
-            forked: Nanos(0),
+            forks: 0,
             inherited: None,
         }
     }
@@ -464,13 +464,13 @@ impl Stacks {
             };
             let owner = owners.shared(&fault);
             faults.push(StackNews::Fault(fault));
-            let (again, faulted, inherited) = (false, Nanos(0), true);
-            let new = Followed { owner, since: at, shift, again, faulted, inherited, ..page };
+            let (again, forks, inherited) = (false, 0, true);
+            let new = Followed { owner, since: at, shift, again, forks, inherited, ..page };
             followed.insert((pid, start, size), new);
         }
         if !faults.is_empty() {
             // A page that it writes to later keeps its owner.
-            process.forked = at;
+            process.forks += 1;
             process.inherited = Some(sys::monotonic());
             out.extend(process.read_code(pid, reader, tables, at));
             out.append(&mut faults);
@@ -616,8 +616,8 @@ impl Stacks {
                 FaultNews::Mapped { pid, range, .. } => {
                     self.processes.entry(pid).and_modify(|process| process.mapped(range));
                 }
-                FaultNews::Fork { pid, at } => {
-                    self.processes.entry(pid).and_modify(|process| process.forked = at);
+                FaultNews::Fork { pid, .. } => {
+                    self.processes.entry(pid).and_modify(|process| process.forks += 1);
                 }
                 FaultNews::Exec { pid, at } => self.exec(pid, at, &mut out),
             }
@@ -691,12 +691,12 @@ impl Stacks {
             return;
         }
         let (since, frame) = (s.at, process.frame(start));
-        let (is_read, forked) = (s.kind == SampleKind::Read, process.forked);
+        let (is_read, forks) = (s.kind == SampleKind::Read, process.forks);
         if let Some(page) = self.followed.get_mut(&key)
-            && (is_read || page.keeps_owner(forked))
+            && (is_read || page.keeps_owner(forks))
         {
             let was_resident = page.resident;
-            (page.resident, page.frame, page.faulted) = (true, frame, s.at);
+            (page.resident, page.frame, page.forks) = (true, frame, forks);
             if is_read || !was_resident {
                 let page = AddrRange::new(start, start + size);
                 let returned = change(process.target, s.at, FaultKind::Returned, page);
@@ -708,13 +708,10 @@ impl Stacks {
         let is_copy = process.inherited.is_some_and(|at| since > at);
         let is_represented =
             |by_inherited| is_represented(&self.followed, key, level as usize, by_inherited);
-        // A minor fault fills the page again, unless it is the first write after a fork.
-        let is_as_it_was = |at| s.kind != SampleKind::Minor || at < forked;
-        let is_left_out = s.left_out_at.is_some_and(is_as_it_was);
-        if !again && (is_left_out && is_represented(false) || is_copy && is_represented(true)) {
+        if !again && (s.was_left_out && is_represented(false) || is_copy && is_represented(true)) {
             return;
         }
-        if s.left_out_at.is_some() {
+        if s.was_left_out {
             self.sampler.sampled(s.pid, start);
         }
         if self.followed.len() >= MAX_FOLLOWED && !again {
@@ -726,9 +723,7 @@ impl Stacks {
         let owner = self.owners.shared(sample);
         let (level, shift) = (level as usize, shift as usize);
         let (resident, inherited) = (true, false);
-        let faulted = since;
-        let new =
-            Followed { owner, resident, since, level, shift, again, frame, faulted, inherited };
+        let new = Followed { owner, resident, since, level, shift, again, frame, forks, inherited };
         self.followed.insert(key, new);
     }
 
@@ -955,7 +950,7 @@ mod tests {
             shift,
             again,
             frame: 0,
-            faulted: Nanos(0),
+            forks: 0,
             inherited: false,
         }
     }
@@ -1048,11 +1043,11 @@ mod tests {
             shift: 6,
             again: false,
             frame: 0,
-            faulted: Nanos(3),
+            forks: 3,
             inherited: false,
         };
-        assert!(page(true).keeps_owner(Nanos(4)) && page(false).keeps_owner(Nanos(2)));
-        assert!(!page(true).keeps_owner(Nanos(2)), "it was freed and filled again");
+        assert!(page(true).keeps_owner(4) && page(false).keeps_owner(3));
+        assert!(!page(true).keeps_owner(3), "it was freed and filled again");
     }
 
     /// The code that touched a page near it after the begin would own memory that was there before.

@@ -89,8 +89,8 @@ struct sample {
 	/* number of pages or faults that it represents */
 	__u64 weight;
 	__u64 kind;
-	/* When its page was left out at its last fault, because others represent it; 0 if it was not. */
-	__u64 left_out_at;
+	/* Whether its page was left out when it was filled or mapped last: others represent it. */
+	__u64 was_left_out;
 };
 
 /* Of the faults of one CPU that go to one ring. */
@@ -129,14 +129,13 @@ struct {
 } mapped SEC(".maps");
 
 /*
- * Pages of the greatest sample that a smaller one left out, and when, until they are sampled. It has room for those of
- * 16 GiB.
+ * Pages of the greatest sample that a smaller one left out, until they are sampled. It has room for those of 16 GiB.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 16);
 	__type(key, struct page_id);
-	__type(value, __u64);
+	__type(value, __u8);
 } left_out SEC(".maps");
 
 /* The events that own the rings: those of all CPUs for minor faults, then those for major ones. */
@@ -178,9 +177,9 @@ static __always_inline struct page_id page_at(__u64 address)
 static __always_inline void leave_out(__u64 address)
 {
 	struct page_id id = page_at(address);
-	__u64 now = bpf_ktime_get_ns();
+	__u8 yes = 1;
 
-	bpf_map_update_elem(&left_out, &id, &now, 0);
+	bpf_map_update_elem(&left_out, &id, &yes, 0);
 }
 
 static __always_inline void put(struct bpf_perf_event_data *ctx, __u32 ring, struct thinning *t,
@@ -188,14 +187,11 @@ static __always_inline void put(struct bpf_perf_event_data *ctx, __u32 ring, str
 {
 	struct sample sample = { .address = address, .weight = weight, .kind = kind };
 	struct page_id id = page_at(address);
-	__u64 *at;
 
-	if (kind != MAJOR && (at = bpf_map_lookup_elem(&left_out, &id))) {
-		sample.left_out_at = *at;
-		/* The first write after a fork leaves the page as it was. The next one, unless it forks again, fills it. */
-		if (kind == MINOR)
-			*at = bpf_ktime_get_ns();
-	}
+	if (kind == READ || kind == AROUND)
+		sample.was_left_out = bpf_map_lookup_elem(&left_out, &id) != NULL;
+	else if (kind == MINOR)
+		bpf_map_delete_elem(&left_out, &id);
 	t->taken++;
 	bpf_perf_event_output(ctx, &outputs, ring * cpus + bpf_get_smp_processor_id(), &sample,
 			      sizeof(sample));

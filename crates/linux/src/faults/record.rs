@@ -44,9 +44,9 @@ pub struct Sampled {
     pub kind: SampleKind,
     /// number of faults or allocations that this one represents
     pub weight: u64,
-    /// When a smaller sample left its page out at the last fault. Since then other pages represent it, as long as they are
-    /// resident and the page is not filled again.
-    pub left_out_at: Option<Nanos>,
+    /// Its page was filled or mapped before, when a smaller sample left it out. So other pages represent it, as long as
+    /// they are resident.
+    pub was_left_out: bool,
     /// Call stack in user space by frame pointers, the innermost frame first. It ends at the first function
     /// that has none.
     pub frames: Arc<[u64]>,
@@ -64,7 +64,7 @@ impl Sampled {
             address,
             kind: SampleKind::Released,
             weight: 0,
-            left_out_at: None,
+            was_left_out: false,
             frames: [].into(),
             copy: None,
         }
@@ -198,7 +198,7 @@ impl Fields<'_> {
         let frames = self.long()?;
         let frames = (0..frames).map_while(|_| self.long()).filter(|&f| f < CONTEXTS).collect();
         let selected = if counts == Counts::Selected { Some(self.selected()?) } else { None };
-        let (selected, left_out_at) = selected.unzip();
+        let (selected, was_left_out) = selected.unzip();
         let arguments = counts == Counts::Allocations;
         let (registers, copy) = self.copy(if arguments { 3 } else { 0 }).unzip();
         let (address, kind, weight) = match counts {
@@ -215,12 +215,12 @@ impl Fields<'_> {
         };
         // Its name is in other records.
         let thread = "".into();
-        let left_out_at = left_out_at.flatten();
-        Some(Sampled { pid, tid, thread, at, address, kind, weight, left_out_at, frames, copy })
+        let was_left_out = was_left_out.unwrap_or(false);
+        Some(Sampled { pid, tid, thread, at, address, kind, weight, was_left_out, frames, copy })
     }
 
-    /// `struct sample` of `thin.bpf.c`: the address, the kind and the weight, and when the page was left out.
-    fn selected(&mut self) -> Option<((u64, SampleKind, u64), Option<Nanos>)> {
+    /// `struct sample` of `thin.bpf.c`: the address, the kind and the weight, and whether the page was left out.
+    fn selected(&mut self) -> Option<((u64, SampleKind, u64), bool)> {
         let len = usize::try_from(self.id()?).ok()?;
         let (content, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
@@ -233,8 +233,7 @@ impl Fields<'_> {
             3 => SampleKind::Around,
             _ => return None,
         };
-        let left_out_at = Some(Nanos(content.long()?)).filter(|at| *at != Nanos(0));
-        Some(((address, kind, weight), left_out_at))
+        Some(((address, kind, weight), content.long()? != 0))
     }
 
     /// The first `arguments` registers, and the others with the stack. None of a thread without a user space.
@@ -294,7 +293,7 @@ mod tests {
             address: 0x7f00_0000_1234,
             kind: SampleKind::Minor,
             weight: 64,
-            left_out_at: None,
+            was_left_out: false,
             frames: [0x4010, 0x4020].into(),
             copy: None,
         };
@@ -323,16 +322,16 @@ mod tests {
             let content = [head.clone(), content].concat();
             match parse(sys::PERF_RECORD_SAMPLE, 0, &content, Counts::Selected) {
                 Some(Record::Fault(s)) => {
-                    Some((s.address, s.kind, s.weight, s.left_out_at, s.copy.is_some()))
+                    Some((s.address, s.kind, s.weight, s.was_left_out, s.copy.is_some()))
                 }
                 _ => None,
             }
         };
-        let expected = |kind, at| Some((0x7f00_0000_1234, kind, 256, at, true));
-        assert_eq!(of_program(0), expected(SampleKind::Minor, None));
-        assert_eq!(of_program(1), expected(SampleKind::Major, None));
-        assert_eq!(of_program(2), expected(SampleKind::Read, Some(Nanos(1))));
-        assert_eq!(of_program(3), expected(SampleKind::Around, Some(Nanos(1))));
+        let expected = |kind, was_left_out| Some((0x7f00_0000_1234, kind, 256, was_left_out, true));
+        assert_eq!(of_program(0), expected(SampleKind::Minor, false));
+        assert_eq!(of_program(1), expected(SampleKind::Major, false));
+        assert_eq!(of_program(2), expected(SampleKind::Read, true));
+        assert_eq!(of_program(3), expected(SampleKind::Around, true));
         assert_eq!(of_program(4), None);
     }
 
