@@ -567,32 +567,6 @@ fn samples_represent_all_memory_after_random_steps() {
     }
 }
 
-#[test]
-fn explore_s26() {
-    let var = |name: &str, or: &str| std::env::var(name).unwrap_or(or.to_owned());
-    let (from, to) = (var("FROM", "1").parse().unwrap(), var("TO", "4").parse().unwrap());
-    let (mut sums, mut logs) = ([[0u64; 2]; 2], String::new());
-    for seed in from..=to {
-        let got = shuffled(
-            seed,
-            var("STEPS", "60").parse().unwrap(),
-            var("MS", "20").parse().unwrap(),
-            &var("KINDS", "tduca"),
-        );
-        for (sum, (a, b)) in sums.iter_mut().zip(got) {
-            sum[0] += a;
-            sum[1] += b;
-            logs += &format!("{:.2} ", a as f64 / b.max(1) as f64);
-        }
-    }
-    println!(
-        "{} {logs} sum {:.3} {:.3}",
-        var("KINDS", ""),
-        sums[0][0] as f64 / sums[0][1].max(1) as f64,
-        sums[1][0] as f64 / sums[1][1].max(1) as f64
-    );
-}
-
 /// So many faults that fewer and fewer are sampled.
 #[test]
 fn memory_that_is_filled_at_full_speed_counts_once() {
