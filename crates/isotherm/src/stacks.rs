@@ -139,6 +139,15 @@ struct Owner {
     weight: u64,
 }
 
+impl Owner {
+    /// The fault by which a page belongs to it.
+    fn fault(&self, target: TargetId, at: Nanos, range: AddrRange) -> Fault {
+        let (thread, frames) = (Arc::clone(&self.thread), Arc::clone(&self.frames));
+        let (kind, tid, weight) = (FaultKind::Minor, self.tid, self.weight);
+        Fault { target, at, kind, tid, thread, range, weight, frames }
+    }
+}
+
 /// Equal owners share their memory.
 #[derive(Debug, Default)]
 struct Owners {
@@ -452,16 +461,9 @@ impl Stacks {
                 continue;
             }
             let shift = page.shift.max(smallest).min(63);
-            let fault = Fault {
-                target: process.target,
-                at,
-                kind: FaultKind::Minor,
-                tid: page.owner.tid,
-                thread: Arc::clone(&page.owner.thread),
-                range: AddrRange::new(start, start + size),
-                weight: 1 << shift,
-                frames: Arc::clone(&page.owner.frames),
-            };
+            let range = AddrRange::new(start, start + size);
+            let fault = page.owner.fault(process.target, at, range);
+            let fault = Fault { weight: 1 << shift, ..fault };
             let owner = owners.shared(&fault);
             faults.push(StackNews::Fault(fault));
             let (again, forks, inherited) = (false, 0, true);
@@ -520,17 +522,8 @@ impl Stacks {
         followed.sort_by_key(|(_, page)| page.since);
         for (&(pid, start, size), page) in followed {
             let Some(process) = self.processes.get(&pid) else { continue };
-            let (owner, range) = (&page.owner, AddrRange::new(start, start + size));
-            out.push(Fault {
-                target: process.target,
-                at: page.since,
-                kind: FaultKind::Minor,
-                tid: owner.tid,
-                thread: Arc::clone(&owner.thread),
-                range,
-                weight: owner.weight,
-                frames: Arc::clone(&owner.frames),
-            });
+            let range = AddrRange::new(start, start + size);
+            out.push(page.owner.fault(process.target, page.since, range));
             if !page.resident {
                 out.push(change(process.target, page.since, FaultKind::Swapped, range));
             }
@@ -695,23 +688,31 @@ impl Stacks {
         if let Some(page) = self.followed.get_mut(&key)
             && (is_read || page.keeps_owner(forks))
         {
-            let was_resident = page.resident;
+            let (was_resident, range) = (page.resident, AddrRange::new(start, start + size));
             (page.resident, page.frame, page.forks) = (true, frame, forks);
+            if !is_read && shift as usize > page.shift {
+                (page.shift, page.since) = (shift as usize, since);
+                // A smaller sample has copied it: this page represents more of them.
+                let copy = page.owner.fault(process.target, since, range);
+                let copy = Fault { weight: s.weight, ..copy };
+                page.owner = self.owners.shared(&copy);
+                out.push(StackNews::Fault(copy));
+                return;
+            }
             if is_read || !was_resident {
-                let page = AddrRange::new(start, start + size);
-                let returned = change(process.target, s.at, FaultKind::Returned, page);
+                let returned = change(process.target, s.at, FaultKind::Returned, range);
                 out.push(StackNews::Fault(returned));
             }
             return;
         }
         let again = self.followed.contains_key(&key);
         let is_copy = process.inherited.is_some_and(|at| since > at);
-        let is_represented =
-            |by_inherited| is_represented(&self.followed, key, level as usize, by_inherited);
-        if !again && (s.was_left_out && is_represented(false) || is_copy && is_represented(true)) {
+        let is_left_out =
+            s.left_out > 0 && is_represented(&self.followed, key, s.left_out as usize);
+        if !again && (is_left_out || is_copy && is_copied(&self.followed, key, level as usize)) {
             return;
         }
-        if s.was_left_out {
+        if s.left_out > 0 {
             self.sampler.sampled(s.pid, start);
         }
         if self.followed.len() >= MAX_FOLLOWED && !again {
@@ -802,13 +803,17 @@ impl Stacks {
             // A page that was freed and filled again has another frame, unless the same frames went around. So has
             // one that was moved, or was in swap in between.
             let has_other_frame = ![0, page.frame].contains(&frame) && page.frame != 0;
+            // A fault that was not sampled has filled or copied it: others represent it.
+            let filled =
+                sampler.filled(pid, start).filter(|_| size == PAGE_SIZE && !page.inherited);
             let is_other = || match sides_filled_again(followed, key, unseen) {
                 _ if is_random => has_other_frame,
                 0 => false,
                 1 => has_other_frame,
                 _ => true,
             };
-            let may_be_other = page.resident && unseen[page.level] > page.since;
+            let may_be_other = page.resident && filled.is_none() && unseen[page.level] > page.since;
+            let is_left_out = filled.is_some_and(|shift| shift as usize > page.level);
             let kind = match (state, page.resident) {
                 (PageState::Absent, _) => {
                     sampler.unmapped(pid, start);
@@ -816,7 +821,7 @@ impl Stacks {
                 }
                 (PageState::Swapped, true) => FaultKind::Swapped,
                 (PageState::Base | PageState::Huge, false) => FaultKind::Returned,
-                _ if may_be_other && is_other() => FaultKind::Freed,
+                _ if is_left_out || may_be_other && is_other() => FaultKind::Freed,
                 _ => {
                     // It may have been moved.
                     followed.insert(key, Followed { frame, ..page });
@@ -871,38 +876,49 @@ fn sides_filled_again(
     nearest(followed, key, tells).into_iter().filter(|side| *side == Some(true)).count()
 }
 
-/// Whether a page of a finer sample represents a page of this level that was left out when it was filled or mapped: the
-/// nearest such page on either side is near. Example: of the pages of a file that was read at full speed, one in 1024 was
-/// sampled. The others may be read or mapped again later, when all pages of the greatest sample are observed. If the program
-/// has dropped the file before, the pages that represented them are followed no longer.
-///
-/// Or whether it is a copy of an inherited page that inherited pages on both sides represent, if `by_inherited`: of the
-/// pages of its parent, a smaller sample was taken.
+/// Whether a page of the sample of this shift represents a page that this sample left out when it was filled or mapped: the
+/// nearest such page still has at least that weight. Example: of the pages of a file that was read at full speed, one in 1024
+/// was sampled. The others may be read or mapped again later, when all pages of the greatest sample are observed. If the
+/// program has dropped the file before, the pages that represented them are followed no longer, or were sampled again.
 fn is_represented(
     followed: &BTreeMap<FollowedKey, Followed>,
     key: FollowedKey,
-    level: usize,
-    by_inherited: bool,
+    left_out: usize,
 ) -> bool {
+    let distance = |at: &FollowedKey| at.1.abs_diff(key.1) / key.2;
     let tells = |(at, other): (&FollowedKey, &Followed)| {
         // Pages of a sample of one in n are up to 2.6 n pages apart.
+        let is_near = at.0 == key.0 && distance(at) <= 4 << left_out;
+        match is_near {
+            true if other.inherited || at.2 != key.2 || other.level < left_out => None,
+            true => Some((distance(at), other.shift >= left_out)),
+            false => Some((u64::MAX, false)),
+        }
+    };
+    let sides = nearest(followed, key, tells).into_iter().flatten();
+    sides.min_by_key(|(distance, _)| *distance).is_some_and(|(_, is)| is)
+}
+
+/// Whether a page of this level is a copy of an inherited page that inherited pages on both sides represent: of the pages of
+/// its parent, a smaller sample was taken.
+fn is_copied(followed: &BTreeMap<FollowedKey, Followed>, key: FollowedKey, level: usize) -> bool {
+    let tells = |(at, other): (&FollowedKey, &Followed)| {
         let is_near = || at.1.abs_diff(key.1) / key.2 <= 4 << other.shift;
         match at.0 == key.0 {
-            true if other.inherited != by_inherited => None,
+            true if !other.inherited => None,
             true => (at.2 == key.2 && other.shift > level).then(is_near),
             false => Some(false),
         }
     };
-    let sides = nearest(followed, key, tells).map(|side| side == Some(true));
-    if by_inherited { sides == [true; 2] } else { sides.contains(&true) }
+    nearest(followed, key, tells) == [Some(true); 2]
 }
 
 /// The answers of `tells` for the nearest followed page before and after another one. Pages without an answer are skipped.
-fn nearest(
+fn nearest<T>(
     followed: &BTreeMap<FollowedKey, Followed>,
     key: FollowedKey,
-    tells: impl Fn((&FollowedKey, &Followed)) -> Option<bool>,
-) -> [Option<bool>; 2] {
+    tells: impl Fn((&FollowedKey, &Followed)) -> Option<T>,
+) -> [Option<T>; 2] {
     let after = followed.range((Bound::Excluded(key), Bound::Unbounded)).take(NEIGHBOURS);
     let before = followed.range(..key).rev().take(NEIGHBOURS);
     [before.map(&tells).find_map(|told| told), after.map(&tells).find_map(|told| told)]
@@ -966,7 +982,7 @@ mod tests {
                 // It was sampled before the burst, or in vain after it.
                 ((7, at + 0x1000, PAGE_SIZE), page(1, 6, 6, false)),
             ];
-            is_represented(&BTreeMap::from(pages), (7, at, PAGE_SIZE), 6, false)
+            is_represented(&BTreeMap::from(pages), (7, at, PAGE_SIZE), 10)
         };
         let of_burst = || page(5, 10, 10, false);
         assert!(is(7, at + 0x10_0000, of_burst()) && is(7, at - 0x10_0000, of_burst()));
@@ -983,7 +999,7 @@ mod tests {
             ((7, start, PAGE_SIZE), Followed { inherited, ..page(5, 10, 10, false) })
         };
         let is = |pages: [(FollowedKey, Followed); 2]| {
-            is_represented(&BTreeMap::from(pages), (7, at, PAGE_SIZE), 6, true)
+            is_copied(&BTreeMap::from(pages), (7, at, PAGE_SIZE), 6)
         };
         let before = |is_inherited| inherited(at - 0x10_0000, is_inherited);
         let after = inherited(at + 0x10_0000, true);

@@ -5,6 +5,8 @@
  * - Of pages that are touched, those of a fixed sample are taken: one page in 2^shift, selected by a hash of its
  *   number. So all faults of a sampled page are seen, and a page that is freed and filled again has one owner, the last
  *   one. The samples are nested: a page in the sample of 1 in 128 is also in that of 1 in 64.
+ * - Each page of the greatest sample has the size of the sample at its last fault, whether or not it was taken. So what
+ *   has filled a page decides, and not the page itself, how many pages it represents. Otherwise the estimate is biased.
  * - A fault in a mapped file or in shared memory may map the pages around it too (fault-around). Of such a sampled page
  *   there is no fault of its own, so the fault that mapped it is taken.
  * - Of faults that waited for a disk or for swap, one in `stride` is taken, at a random place among them. So their rate
@@ -77,6 +79,11 @@ struct task_struct {
 	struct mm_struct *mm;
 } __attribute__((preserve_access_index));
 
+/* Grows with each fork that lets the memory be shared until one process writes to it; since Linux 5.11. */
+struct mm_struct___of_5_11 {
+	struct seqcount write_protect_seq;
+} __attribute__((preserve_access_index));
+
 struct file;
 struct vm_area_struct {
 	unsigned long vm_start, vm_end, vm_flags;
@@ -89,8 +96,11 @@ struct sample {
 	/* number of pages or faults that it represents */
 	__u64 weight;
 	__u64 kind;
-	/* Whether its page was left out when it was filled or mapped last: others represent it. */
-	__u64 was_left_out;
+	/*
+	 * If its page was left out when it was filled or mapped last, the shift of the sample that did so: others
+	 * represent it. Otherwise 0.
+	 */
+	__u64 left_out;
 };
 
 /* Of the faults of one CPU that go to one ring. */
@@ -128,15 +138,22 @@ struct {
 	__type(value, __u64);
 } mapped SEC(".maps");
 
-/*
- * Pages of the greatest sample that a smaller one left out, until they are sampled. It has room for those of 16 GiB.
- */
+struct page {
+	/* forks_of() its process at its last fault */
+	__u32 forks;
+	/* of the sample when it was filled last; 0 if unknown */
+	__u16 shift;
+	/* of the sample that left it out when it was read or mapped later, which may have filled it; or 0 */
+	__u16 maybe;
+};
+
+/* Pages of the greatest sample that had a fault. It has room for those of 16 GiB. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 16);
 	__type(key, struct page_id);
-	__type(value, __u8);
-} left_out SEC(".maps");
+	__type(value, struct page);
+} pages SEC(".maps");
 
 /* The events that own the rings: those of all CPUs for minor faults, then those for major ones. */
 struct {
@@ -173,34 +190,74 @@ static __always_inline struct page_id page_at(__u64 address)
 	return (struct page_id){ bpf_get_current_pid_tgid() >> 32, address >> PAGE_SHIFT };
 }
 
-/* Notes that pages of a smaller sample represent this one. */
-static __always_inline void leave_out(__u64 address)
+static __always_inline __u32 forks_of(struct mm_struct *mm)
 {
-	struct page_id id = page_at(address);
-	__u8 yes = 1;
+	struct mm_struct___of_5_11 *of = (void *)mm;
 
-	bpf_map_update_elem(&left_out, &id, &yes, 0);
-}
-
-static __always_inline void put(struct bpf_perf_event_data *ctx, __u32 ring, struct thinning *t,
-				__u64 address, __u64 weight, __u64 kind)
-{
-	struct sample sample = { .address = address, .weight = weight, .kind = kind };
-	struct page_id id = page_at(address);
-
-	if (kind == READ || kind == AROUND)
-		sample.was_left_out = bpf_map_lookup_elem(&left_out, &id) != NULL;
-	else if (kind == MINOR)
-		bpf_map_delete_elem(&left_out, &id);
-	t->taken++;
-	bpf_perf_event_output(ctx, &outputs, ring * cpus + bpf_get_smp_processor_id(), &sample,
-			      sizeof(sample));
+	if (bpf_core_field_exists(of->write_protect_seq))
+		return BPF_CORE_READ(of, write_protect_seq.sequence);
+	return 0;
 }
 
 /* As sample_level() of the crate core: its number of leading zeros is the greatest shift of a sample with `number`. */
 static __always_inline __u64 hash(__u64 number)
 {
 	return number * 0x9e3779b97f4a7c15;
+}
+
+/* The shift of the sample that has left out a page with this hash; 0 if none has, as far as is known. */
+static __always_inline __u32 left_out_by(const struct page *page, __u64 of_page)
+{
+	if (!page)
+		return 0;
+	if (page->shift && of_page >> (64 - within(page->shift, 64)))
+		return page->shift;
+	if (page->maybe && of_page >> (64 - within(page->maybe, 64)))
+		return page->maybe;
+	return 0;
+}
+
+/*
+ * Notes the fault of a page of the greatest sample, and returns the shift of the sample that is valid for it: n, or more
+ * for the first fault after a fork. That one most often copies the page, and the samples that represented it still do.
+ */
+static __always_inline __u32 note_fill(const struct page_id *id, __u32 n)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct page new = { .forks = forks_of(BPF_CORE_READ(task, mm)) };
+	struct page *page = bpf_map_lookup_elem(&pages, id);
+
+	if (page && page->forks != new.forks && page->shift > n)
+		n = page->shift;
+	new.shift = n;
+	if (page)
+		*page = new;
+	else
+		bpf_map_update_elem(&pages, id, &new, 0);
+	return n;
+}
+
+/* Notes that a sample has left out a page that was read, or that a fault near it has mapped. */
+static __always_inline void note_left_out(const struct page_id *id, __u64 of_page, __u32 n)
+{
+	struct page *page = bpf_map_lookup_elem(&pages, id), new = { .maybe = n };
+
+	if (!page)
+		bpf_map_update_elem(&pages, id, &new, 0);
+	else if (!left_out_by(page, of_page))
+		page->maybe = n;
+}
+
+static __always_inline void put(struct bpf_perf_event_data *ctx, __u32 ring, struct thinning *t,
+				__u64 address, __u64 weight, __u64 kind, __u64 left_out)
+{
+	struct sample sample = {
+		.address = address, .weight = weight, .kind = kind, .left_out = left_out
+	};
+
+	t->taken++;
+	bpf_perf_event_output(ctx, &outputs, ring * cpus + bpf_get_smp_processor_id(), &sample,
+			      sizeof(sample));
 }
 
 /*
@@ -212,27 +269,32 @@ static __always_inline void take_page(struct bpf_perf_event_data *ctx, __u32 rin
 {
 	__u64 block = ctx->addr >> BLOCK_SHIFT;
 	__u64 of_page = hash(ctx->addr >> PAGE_SHIFT), of_block = hash(block);
+	bool is_first = false, is_of_greatest = !(of_page >> (64 - MIN_SHIFT));
+	struct page_id id = page_at(ctx->addr);
+	__u32 left_out = 0, n;
 	struct thinning *t;
-	bool is_first = false;
-	__u64 n;
 
-	if (of_page >> (64 - MIN_SHIFT) && of_block >> (64 - MIN_SHIFT))
+	if (!is_of_greatest && of_block >> (64 - MIN_SHIFT))
 		return;
 	t = thinning_of(ring);
 	if (!t)
 		return;
 	n = shift + doublings(t, of_room);
+	if (is_of_greatest && kind == MINOR)
+		n = note_fill(&id, n);
+	else if (is_of_greatest)
+		left_out = left_out_by(bpf_map_lookup_elem(&pages, &id), of_page);
 	if (!(of_block >> (64 - n))) {
 		block |= bpf_get_current_pid_tgid() >> 32 << 40;
 		is_first = t->block != block;
 		t->block = block;
 	}
 	if (of_page >> (64 - n) && !is_first) {
-		if (!(of_page >> (64 - MIN_SHIFT)))
-			leave_out(ctx->addr);
+		if (is_of_greatest && kind != MINOR)
+			note_left_out(&id, of_page, n);
 		return;
 	}
-	put(ctx, ring, t, ctx->addr, 1ull << n, kind);
+	put(ctx, ring, t, ctx->addr, 1ull << n, kind, left_out);
 }
 
 /*
@@ -275,7 +337,9 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 	__u64 touched = ctx->addr >> PAGE_SHIFT, page = sampled_around(touched), now, n, changes, *until;
 	struct area area = { .address = page << PAGE_SHIFT };
 	bool is_own = page == touched, is_left_out;
+	__u64 of_page = hash(page);
 	struct page_id id;
+	__u32 left_out;
 	struct thinning *t;
 	char byte;
 
@@ -297,12 +361,14 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 		}
 	}
 	n = shift + doublings(t, of_room);
-	is_left_out = hash(page) >> (64 - n);
-	if (is_left_out && (is_own || bpf_map_lookup_elem(&left_out, &id)))
+	is_left_out = of_page >> (64 - n);
+	left_out = left_out_by(bpf_map_lookup_elem(&pages, &id), of_page);
+	if (is_left_out && (is_own || left_out))
 		return;
 	now = bpf_ktime_get_ns();
 	until = bpf_map_lookup_elem(&mapped, &id);
-	if (!is_own && !is_left_out && until && now < *until)
+	/* It keeps its sample until user space has seen that it is not mapped, whatever its hash is. */
+	if (!is_own && until && (is_left_out || now < *until))
 		return;
 	bpf_find_vma(bpf_get_current_task_btf(), ctx->addr, look_at_area, &area, 0);
 	if (!area.is_file) {
@@ -317,13 +383,13 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 	if (!is_own && bpf_probe_read_user(&byte, sizeof(byte), (void *)area.address))
 		return;
 	if (is_left_out) {
-		leave_out(area.address);
+		note_left_out(&id, of_page, n);
 		return;
 	}
 	now += SAMPLED_NS;
 	bpf_map_update_elem(&mapped, &id, &now, 0);
 	if (!is_own)
-		put(ctx, ring, t, area.address, 1ull << n, AROUND);
+		put(ctx, ring, t, area.address, 1ull << n, AROUND, left_out);
 }
 
 /*
@@ -347,7 +413,7 @@ static __always_inline void take_at_random(struct bpf_perf_event_data *ctx, __u3
 	}
 	t->left--;
 	if (t->left == t->pick)
-		put(ctx, ring, t, ctx->addr, t->among, MAJOR);
+		put(ctx, ring, t, ctx->addr, t->among, MAJOR, 0);
 }
 
 SEC("perf_event")

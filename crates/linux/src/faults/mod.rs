@@ -450,6 +450,13 @@ impl FaultSampler {
         self.thinner.sampled(pid, address);
     }
 
+    /// The shift of the sample when a page of the greatest sample was filled last, whether or not it was sampled; `None` if
+    /// that is not known.
+    #[must_use]
+    pub fn filled(&self, pid: i32, address: u64) -> Option<u32> {
+        self.thinner.filled(pid, address)
+    }
+
     /// Forgets a process. Its events stay open while an attached process inherits them.
     pub fn detach(&mut self, pid: i32) {
         let Some(key) = self.attached.remove(&pid) else { return };

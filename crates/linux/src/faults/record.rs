@@ -44,9 +44,9 @@ pub struct Sampled {
     pub kind: SampleKind,
     /// number of faults or allocations that this one represents
     pub weight: u64,
-    /// Its page was filled or mapped before, when a smaller sample left it out. So other pages represent it, as long as
-    /// they are resident.
-    pub was_left_out: bool,
+    /// If its page was filled or mapped before, when a smaller sample left it out: the shift of that sample, else 0. So
+    /// other pages represent it, as long as they are resident.
+    pub left_out: u32,
     /// Call stack in user space by frame pointers, the innermost frame first. It ends at the first function
     /// that has none.
     pub frames: Arc<[u64]>,
@@ -64,7 +64,7 @@ impl Sampled {
             address,
             kind: SampleKind::Released,
             weight: 0,
-            was_left_out: false,
+            left_out: 0,
             frames: [].into(),
             copy: None,
         }
@@ -198,9 +198,9 @@ impl Fields<'_> {
         let frames = self.long()?;
         let frames = (0..frames).map_while(|_| self.long()).filter(|&f| f < CONTEXTS).collect();
         let selected = if counts == Counts::Selected { Some(self.selected()?) } else { None };
-        let (selected, was_left_out) = selected.unzip();
         let arguments = counts == Counts::Allocations;
         let (registers, copy) = self.copy(if arguments { 3 } else { 0 }).unzip();
+        let mut left_out = 0;
         let (address, kind, weight) = match counts {
             Counts::Major { period } => (address, SampleKind::Major, period),
             Counts::Minor { period } => (address, SampleKind::Minor, period),
@@ -210,30 +210,32 @@ impl Fields<'_> {
                 }
                 _ => return None,
             },
-            Counts::Selected => selected?,
+            Counts::Selected => {
+                let [address, weight, kind, by] = selected?;
+                left_out = u32::try_from(by).ok()?;
+                let kind = match kind {
+                    0 => SampleKind::Minor,
+                    1 => SampleKind::Major,
+                    2 => SampleKind::Read,
+                    3 => SampleKind::Around,
+                    _ => return None,
+                };
+                (address, kind, weight)
+            }
             Counts::Nothing | Counts::Releases => return None,
         };
         // Its name is in other records.
         let thread = "".into();
-        let was_left_out = was_left_out.unwrap_or(false);
-        Some(Sampled { pid, tid, thread, at, address, kind, weight, was_left_out, frames, copy })
+        Some(Sampled { pid, tid, thread, at, address, kind, weight, left_out, frames, copy })
     }
 
-    /// `struct sample` of `thin.bpf.c`: the address, the kind and the weight, and whether the page was left out.
-    fn selected(&mut self) -> Option<((u64, SampleKind, u64), bool)> {
+    /// `struct sample` of `thin.bpf.c`.
+    fn selected(&mut self) -> Option<[u64; 4]> {
         let len = usize::try_from(self.id()?).ok()?;
         let (content, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         let mut content = Fields(content);
-        let (address, weight, kind) = (content.long()?, content.long()?, content.long()?);
-        let kind = match kind {
-            0 => SampleKind::Minor,
-            1 => SampleKind::Major,
-            2 => SampleKind::Read,
-            3 => SampleKind::Around,
-            _ => return None,
-        };
-        Some(((address, kind, weight), content.long()? != 0))
+        Some([content.long()?, content.long()?, content.long()?, content.long()?])
     }
 
     /// The first `arguments` registers, and the others with the stack. None of a thread without a user space.
@@ -293,7 +295,7 @@ mod tests {
             address: 0x7f00_0000_1234,
             kind: SampleKind::Minor,
             weight: 64,
-            was_left_out: false,
+            left_out: 0,
             frames: [0x4010, 0x4020].into(),
             copy: None,
         };
@@ -316,22 +318,22 @@ mod tests {
         let user = (-512_i64).cast_unsigned();
         let head = bytes(&[7, 8], &[100, 2, user, 0x4010]);
         let of_program = |kind| {
-            let content = bytes(&[36], &[0x7f00_0000_1234, 256, kind, kind / 2]);
+            let content = bytes(&[36], &[0x7f00_0000_1234, 256, kind, kind / 2 * 8]);
             // The kernel fills up to 8 bytes.
             let content = [content, bytes(&[0], &[2, 0x10, 0x20, 0x30, 0, 0])].concat();
             let content = [head.clone(), content].concat();
             match parse(sys::PERF_RECORD_SAMPLE, 0, &content, Counts::Selected) {
                 Some(Record::Fault(s)) => {
-                    Some((s.address, s.kind, s.weight, s.was_left_out, s.copy.is_some()))
+                    Some((s.address, s.kind, s.weight, s.left_out, s.copy.is_some()))
                 }
                 _ => None,
             }
         };
-        let expected = |kind, was_left_out| Some((0x7f00_0000_1234, kind, 256, was_left_out, true));
-        assert_eq!(of_program(0), expected(SampleKind::Minor, false));
-        assert_eq!(of_program(1), expected(SampleKind::Major, false));
-        assert_eq!(of_program(2), expected(SampleKind::Read, true));
-        assert_eq!(of_program(3), expected(SampleKind::Around, true));
+        let expected = |kind, left_out| Some((0x7f00_0000_1234, kind, 256, left_out, true));
+        assert_eq!(of_program(0), expected(SampleKind::Minor, 0));
+        assert_eq!(of_program(1), expected(SampleKind::Major, 0));
+        assert_eq!(of_program(2), expected(SampleKind::Read, 8));
+        assert_eq!(of_program(3), expected(SampleKind::Around, 8));
         assert_eq!(of_program(4), None);
     }
 

@@ -179,7 +179,17 @@ impl Thinner {
     /// Notes that a page that was left out is sampled now.
     pub fn sampled(&self, pid: i32, address: u64) {
         let Some(Program { skel, .. }) = &self.program else { return };
-        let _is_noted = skel.maps.left_out.delete(&page_id(pid, address));
+        let _is_noted = skel.maps.pages.delete(&page_id(pid, address));
+    }
+
+    /// The shift of the sample when a page of the greatest sample was filled last; `None` if that is not known. In a pid
+    /// namespace the program has another pid, and it is never known.
+    pub fn filled(&self, pid: i32, address: u64) -> Option<u32> {
+        let Some(Program { skel, .. }) = &self.program else { return None };
+        let page = skel.maps.pages.lookup(&page_id(pid, address), MapFlags::ANY).ok()??;
+        // `struct page` of `thin.bpf.c`
+        let shift = u16::from_ne_bytes(page.get(4..6)?.try_into().ok()?);
+        (shift > 0).then_some(shift.into())
     }
 
     /// Notes that the rings were read.
