@@ -4,6 +4,7 @@
    - drop: fills it, and drops the pages
    - page_out: pages it out, and touches it again
    - fork: shares all memory with a child, and writes to it
+   - fork_slowly: the same, but so slowly that no sample is lost
    - child: leaves all memory to a child too at the end, which writes to the same part of it after another line of input
    - around: shared memory that a child has filled: reads one page in 16 of it, and the kernel maps those around it;
      drops the pages, and waits as long again
@@ -77,13 +78,19 @@ static void fill_in_child(char *memory, size_t size)
 }
 
 /* Each page is copied. */
-__attribute__((noinline)) static void write_shared(char *memory, size_t size)
+__attribute__((noinline)) static void write_shared(char *memory, size_t size, int slowly)
 {
-	touch(memory, size);
+	struct timespec wait = { 0, 1000 * 1000 };
+
+	for (size_t i = 0; i < size; i += 64 * PAGE) {
+		touch(memory + i, 64 * PAGE);
+		if (slowly)
+			nanosleep(&wait, NULL);
+	}
 	__asm__ volatile("" : : : "memory");
 }
 
-static void share(char *stays, char *memory, size_t size)
+static void share(char *stays, char *memory, size_t size, int slowly)
 {
 	pid_t child = fork();
 
@@ -91,8 +98,8 @@ static void share(char *stays, char *memory, size_t size)
 		exit(1);
 	while (!child)
 		pause();
-	write_shared(stays, size);
-	write_shared(memory, size);
+	write_shared(stays, size, slowly);
+	write_shared(memory, size, slowly);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 }
@@ -124,8 +131,8 @@ int main(int argc, char **argv)
 			madvise(memory, size, MADV_DONTNEED);
 			if (is_around)
 				nanosleep(&wait, NULL);
-		} else if (!strcmp(how, "fork")) {
-			share(stays, memory, size);
+		} else if (!strncmp(how, "fork", 4)) {
+			share(stays, memory, size, !strcmp(how, "fork_slowly"));
 		} else if (madvise(memory, size, MADV_PAGEOUT)) {
 			return 1;
 		}
@@ -138,7 +145,7 @@ int main(int argc, char **argv)
 		fflush(stdout);
 	}
 	if (!strcmp(how, "child") && !fork() && !prctl(PR_SET_PDEATHSIG, SIGKILL) && getchar() != EOF) {
-		write_shared(memory, size);
+		write_shared(memory, size, 0);
 		puts("written");
 		fflush(stdout);
 	}
