@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use isotherm_linux::page_cache::ReadCounter;
@@ -13,7 +13,9 @@ use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::record_files::{MIB, PAGE, at_rate, cached, counted_file, counts_reads, folder, page};
+use crate::record_files::{
+    EndOnDrop, MIB, PAGE, at_rate, cached, counted_file, counts_reads, folder, page,
+};
 use crate::run::{finish, isotherm, needs_root, until};
 
 /// MiB of a file that the kernel may evict during a test.
@@ -58,12 +60,12 @@ fn cold_parts_of_a_file_are_dropped() {
     file.write_all_at(&[2], 24 * MIB).unwrap();
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _end = EndOnDrop(&ended);
         scope.spawn(|| read_hot(&file, &ended));
         let drop = "4K max min min 3s max drop";
         let dry = finish(&mut act(&dir, &path, &[drop], &["--duration", "8s", "--dry-run"]));
         let untouched = resident(&file, 0..SIZE);
         let done = finish(&mut act(&dir, &path, &[drop], &["--duration", "12s"]));
-        ended.store(true, Ordering::Relaxed);
         assert_eq!((dry.status, done.status), (0, 0), "{}{}", dry.err, done.err);
         assert!(untouched >= SIZE as f64 - EVICTED, "{untouched} MiB");
         assert!(dry.text().contains("pageout"), "{}", dry.text());
@@ -112,6 +114,7 @@ fn small_files_that_are_read_stay() {
         .collect();
     let ended = AtomicBool::new(false);
     let bytes = std::thread::scope(|scope| {
+        let _end = EndOnDrop(&ended);
         // Each file once a second.
         let reader = || {
             at_rate(FILES as f64 / 2.0, &ended, |i| {
@@ -120,9 +123,7 @@ fn small_files_that_are_read_stay() {
             })
         };
         scope.spawn(reader);
-        let bytes = dropped(&root);
-        ended.store(true, Ordering::Relaxed);
-        bytes
+        dropped(&root)
     });
     let cached = |files: &[File]| {
         let pages = files.iter().flat_map(|file| mincore(file).unwrap());
@@ -148,6 +149,7 @@ fn parts_that_are_seldom_read_stay() {
     let Some((_dir, path, file)) = counted_file(2 * SIZE) else { return };
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _end = EndOnDrop(&ended);
         // Each part of 256 KiB of the first half twice a second.
         let reader = || {
             at_rate(256.0, &ended, |i| {
@@ -157,7 +159,6 @@ fn parts_that_are_seldom_read_stay() {
         };
         scope.spawn(reader);
         let bytes = dropped(path.parent().unwrap());
-        ended.store(true, Ordering::Relaxed);
         // A part without a read for 8 s is one of nine millions.
         assert!(resident(&file, 0..SIZE) >= SIZE as f64 - EVICTED);
         // The other half is dropped, but for what has joined a region with the first one.
@@ -174,10 +175,11 @@ fn hot_parts_of_a_file_are_protected_and_read_back() {
     let lines = ["4K max 1Hz max min max protect", "4K max 1Hz max 1s max prefetch"];
     let mut command = act(&dir, &path, &lines, &["--duration", "25s"]);
     let out = std::thread::scope(|scope| {
+        let end = EndOnDrop(&ended);
         let running = scope.spawn(|| finish(&mut command));
         scope.spawn(|| read_hot(&file, &ended));
         std::thread::sleep(Duration::from_secs(8));
-        ended.store(true, Ordering::Relaxed);
+        drop(end);
         std::thread::sleep(Duration::from_millis(100));
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
         assert!(resident(&file, 0..SIZE) < 1.0);

@@ -5,11 +5,12 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 
-use crate::record_files::{MIB, folder};
+use crate::record_files::{EndOnDrop, MIB, folder};
 use crate::run::{Done, finish, isotherm, needs_root, until};
 
 /// Writes a file, whose pages are cached then.
@@ -285,18 +286,17 @@ fn a_file_that_is_read_has_a_rate() {
     let path = dir.path().canonicalize().unwrap().join("read");
     let file = write(&path, 1);
     write(&dir.path().join("idle"), 1);
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     let done = std::thread::scope(|scope| {
+        let _end = EndOnDrop(&stop);
         scope.spawn(|| {
             let mut buffer = vec![0; MIB as usize];
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 file.read_exact_at(&mut buffer, 0).unwrap();
             }
         });
         let args = [dir.path().to_str().unwrap(), "--reads", "300ms", "--sort", "reads", "--json"];
-        let done = files(&args);
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        done
+        files(&args)
     });
     assert_eq!(done.status, 0, "{}", done.err);
     let found = done.json();

@@ -91,6 +91,15 @@ pub fn at_rate(per_second: f64, ended: &AtomicBool, mut access: impl FnMut(u64))
     count as f64 / begin.elapsed().as_secs_f64()
 }
 
+/// Ends the threads of a scope when dropped, also if the test fails: otherwise the scope would wait for them forever.
+pub struct EndOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A page of a range, in an order that looks random.
 pub fn page(i: u64, pages: u64) -> u64 {
     (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) % pages
@@ -106,6 +115,7 @@ fn parts_of_a_file_by_kind_of_access() {
     recorder.arg(&path).arg("-o").arg(&record);
     let map = Mapped::of(&file, 48 * MIB);
     let (read, sent, written, mapped) = std::thread::scope(|scope| {
+        let end = EndOnDrop(&ended);
         let read = scope.spawn(|| {
             at_rate(40_000.0, &ended, |i| {
                 file.read_exact_at(&mut [0; 4096], 8 * MIB + page(i, 1024) * PAGE).unwrap();
@@ -130,7 +140,7 @@ fn parts_of_a_file_by_kind_of_access() {
         let mapped = scope
             .spawn(|| at_rate(30_000.0, &ended, |i| map.read(32 * MIB + page(i, 2048) * PAGE)));
         let done = finish(&mut recorder);
-        ended.store(true, Ordering::Relaxed);
+        drop(end);
         assert_eq!(done.status, 0, "{}", done.err);
         [read, sent, written, mapped].map(|thread| thread.join().unwrap()).into()
     });
@@ -162,14 +172,13 @@ fn files_have_idle_ages_and_dirty_bytes() {
     // Rows come each ten seconds, and snapshots may be late.
     let mut recorder = isotherm(["record", "--duration", "21s", "--file"]);
     let done = std::thread::scope(|scope| {
+        let _end = EndOnDrop(&ended);
         scope.spawn(|| {
             at_rate(300.0, &ended, |i| {
                 file.write_all_at(&[2], 15 * MIB + page(i, 256) * PAGE).unwrap();
             })
         });
-        let done = finish(recorder.arg(&path).arg("-o").arg(&record));
-        ended.store(true, Ordering::Relaxed);
-        done
+        finish(recorder.arg(&path).arg("-o").arg(&record))
     });
     assert_eq!(done.status, 0, "{}", done.err);
     let all: Vec<_> = snapshots(&record).collect();
@@ -260,6 +269,58 @@ fn last_names(record: &Path) -> Vec<String> {
         _ => None,
     };
     events.filter_map(name).collect()
+}
+
+/// More windows are cached than isotherm counts in: it joins them, and goes on.
+#[test]
+fn windows_of_sparse_files_are_joined() {
+    needs_root!();
+    if !counts_reads() {
+        return;
+    }
+    // One page of each window, and of more windows than the maximum of 32,768.
+    const WINDOW: u64 = 256 << 10;
+    const FILES: u64 = 34;
+    const WINDOWS: u64 = 1000;
+    let dir = folder();
+    let tree = dir.path().canonicalize().unwrap().join("tree");
+    fs::create_dir(&tree).unwrap();
+    let sparse = |n: u64| {
+        let path = tree.join(n.to_string());
+        let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
+        file.set_len(WINDOWS * WINDOW).unwrap();
+        fadvise(&file, 0, None, Advice::Random).unwrap();
+        file
+    };
+    let files: Vec<File> = (0..FILES).map(sparse).collect();
+    let cache_all = || {
+        for (file, window) in files.iter().flat_map(|f| (0..WINDOWS).map(move |w| (f, w))) {
+            file.read_exact_at(&mut [0], window * WINDOW).unwrap();
+        }
+    };
+    cache_all();
+    let mut recorder = Recorder::recording(&["--dir", tree.to_str().unwrap(), "--aggr", "500ms"]);
+    until("the message about larger windows", || {
+        let has_come = recorder.err().contains("from now on a window is 512.0 KiB");
+        if !has_come {
+            // The kernel may have evicted pages. Many reads a second would disturb other tests: ages then grow slowly.
+            std::thread::sleep(Duration::from_secs(3));
+            cache_all();
+        }
+        has_come
+    });
+    let record = recorder.record();
+    let recorded = || snapshots(&record).count();
+    let joined = recorded();
+    until("snapshots with larger windows", || recorded() > joined + 2);
+    let s = recorder.stop().snapshots.pop().unwrap();
+    assert_eq!(s.targets.len() as u64, FILES);
+    let regions = s.targets.iter().flat_map(|t| &t.regions);
+    let cached: u64 = regions.clone().map(RegionView::resident_bytes).sum();
+    let all = FILES * WINDOWS * PAGE;
+    assert!((all / 2..all + all / 20).contains(&cached), "{cached} bytes of {all}");
+    let is_joined = |r: &RegionView| r.range.start % (2 * WINDOW) == 0;
+    assert!(regions.clone().all(is_joined), "{:?}", s.targets);
 }
 
 /// Files cannot be listed while the mounts cannot be read. The recorder keeps those that it has, and tries again.
@@ -353,6 +414,7 @@ fn the_hit_ratio_of_caches_of_other_sizes() {
     let mut watching = isotherm(["need", "--for", "8s", "--json", "--page-cache", "16M", "--file"]);
     watching.arg(&path);
     let done = std::thread::scope(|scope| {
+        let _end = EndOnDrop(&ended);
         scope.spawn(|| {
             let mut long = vec![0; 8 << 20];
             at_rate(40_000.0, &ended, |i| {
@@ -366,9 +428,7 @@ fn the_hit_ratio_of_caches_of_other_sizes() {
                 file.read_exact_at(&mut [0; 1], mixed * PAGE).unwrap();
             })
         });
-        let done = finish(&mut watching);
-        ended.store(true, Ordering::Relaxed);
-        done
+        finish(&mut watching)
     });
     assert_eq!(done.status, 0, "{}", done.err);
     let need = done.json();

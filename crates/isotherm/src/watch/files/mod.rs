@@ -180,7 +180,7 @@ impl WatchedFiles {
             }
         });
         if *shift > before {
-            let window = isotherm_core::units::size_text(PAGE_SIZE << *shift);
+            let window = isotherm_report::bytes(PAGE_SIZE << *shift);
             info!(
                 "more than {MAX_FILE_WINDOWS} windows are cached: from now on a window is {window}"
             );
