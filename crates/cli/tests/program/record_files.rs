@@ -323,6 +323,25 @@ fn windows_of_sparse_files_are_joined() {
     assert!(regions.clone().all(is_joined), "{:?}", s.targets);
 }
 
+/// A log has grown since the files were listed, which happens seldom where very many files are in memory.
+#[test]
+fn what_is_appended_to_a_file_is_recorded() {
+    needs_root!();
+    let Some((dir, _, file)) = counted_file(1) else { return };
+    let dir = dir.path().to_str().unwrap();
+    let mut recorder = Recorder::recording(&["--by-access", "--aggr", "500ms", "--dir", dir]);
+    let record = recorder.record();
+    let recorded = || snapshots(&record).count();
+    let before = recorded();
+    until("a rate of what was appended", || {
+        (0..16_384).for_each(|i| file.write_all_at(&[2; 64], MIB + i * 64).unwrap());
+        snapshots(&record).last().is_some_and(|s| rate(&s, 1, 1..2).0 > 0.0)
+    });
+    let needed = recorded() - before;
+    let _ = recorder.stop();
+    assert!(needed <= 10, "after {needed} snapshots");
+}
+
 /// Files cannot be listed while the mounts cannot be read. The recorder keeps those that it has, and tries again.
 #[test]
 fn a_failed_listing_ends_nothing() {

@@ -272,7 +272,7 @@ impl CacheReader {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub(super) fn recount(&mut self, files: &mut [CachedFile]) -> Result<(), PageCacheError> {
+    pub(crate) fn recount(&mut self, files: &mut [CachedFile]) -> Result<(), PageCacheError> {
         self.page_cache().map_or(Ok(()), |cache| cache.recount(files))
     }
 

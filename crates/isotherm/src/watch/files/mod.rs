@@ -168,7 +168,10 @@ impl WatchedFiles {
         let before = self.files.window_shift;
         let shift = &mut self.files.window_shift;
         let mut files: Vec<&mut WatchedFile> = self.files.files.values_mut().collect();
-        let read: Vec<_> = files.iter_mut().filter_map(|file| file.begin_parts()).collect();
+        let mut read: Vec<_> = files.iter_mut().filter_map(|file| file.begin_parts()).collect();
+        // A log grows: programs write beyond the size that it had when it was listed.
+        let recounted = self.reader.recount(&mut read);
+        files.iter_mut().zip(&read).for_each(|(file, now)| file.resize(now.size));
         let mut windows = 0;
         let result = self.reader.parts(&read, |i, part| {
             if let Some(file) = files.get_mut(i) {
@@ -186,7 +189,7 @@ impl WatchedFiles {
             );
         }
         self.files.read.pause(&begun, &READING);
-        result.map_err(failed)
+        recounted.and(result).map_err(failed)
     }
 }
 

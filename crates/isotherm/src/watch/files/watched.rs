@@ -152,6 +152,16 @@ impl WatchedFile {
         self.was_absent = Some(was_absent);
     }
 
+    /// Sets its size, which may have changed since it was listed.
+    pub fn resize(&mut self, size: u64) {
+        let Some(file) = &mut self.file else { return };
+        file.size = size;
+        let range = AddrRange::new(0, size.next_multiple_of(PAGE_SIZE));
+        if let Some(mapping) = self.mappings.first().filter(|mapping| mapping.range != range) {
+            self.mappings = Arc::new(vec![Mapping { range, ..mapping.clone() }]);
+        }
+    }
+
     /// Its path and its identity, if `target` is it.
     pub fn is(&self, target: TargetId) -> Option<(&str, FileKey)> {
         let file =
