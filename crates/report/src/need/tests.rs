@@ -207,8 +207,13 @@ fn records_without_idle_ages_are_refused() {
     assert!(why(&need(60, &[], &[(3600, 500)], 0)).contains("too short for this objective"));
     assert!(why(&need(1, &[], &[], 0)).contains("too short"));
     let mut builder = NeedBuilder::new(Options::default(), Objective::default());
-    builder.push(&snapshot(0, 1.0, vec![target(0, vec![mapping(0, 4096, "")], vec![])]));
-    assert!(why(&builder.finish().unwrap()).contains("no idle ages"));
+    let view = |id| target(id, vec![mapping(0, 4096, "")], vec![]);
+    builder.push(&snapshot(0, 1.0, vec![view(0), view(1)]));
+    let none = builder.finish().unwrap();
+    assert!(why(&none).contains("no idle ages"));
+    let text = need_text(&none);
+    assert_eq!(text.matches("no answer").count(), 1, "{text}");
+    assert!(!text.contains("on average"), "{text}");
 }
 
 /// Nothing came back, which half a minute does not prove: at 0.2 % of 32 MiB a minute, 17 pages may.

@@ -143,8 +143,13 @@ fn idle_text(n: &Need) -> String {
             n.ended_targets
         );
     }
-    for row in &n.needs {
-        if n.needs.len() > 1 {
+    // Without ages, the reason is the same for all targets.
+    let rows = match n.needs.iter().all(|row| row.counted_ms == 0.0) {
+        true => n.needs.get(..1).unwrap_or_default(),
+        false => &n.needs,
+    };
+    for row in rows {
+        if rows.len() > 1 {
             let _ = write!(out, "\n{}", printable(&row.label));
         }
         out += "\n";
@@ -168,6 +173,9 @@ fn verdict(row: &NeedRow) -> String {
         (None, Some(why)) => format!("no answer: {}\n", printable(why)),
         (None, None) => String::new(),
     };
+    if row.counted_ms == 0.0 {
+        return out;
+    }
     let parts = [
         ("in swap or evicted", row.swapped_bytes),
         ("in huge pages", row.huge_bytes),

@@ -11,8 +11,10 @@ use crate::units::{self, bytes, percent};
 
 /// A mapping with a smaller share of the resident memory is small.
 const SMALL_PART: f64 = 0.001;
-/// Width of a name, in characters.
+/// Smallest width of the column of names, in characters.
 const NAME_WIDTH: usize = 24;
+/// Maximum length of the name of a target. Files may differ only at the end of their paths, and by kind of access.
+const MAX_LABEL_CHARS: usize = 60;
 /// Width of a size, in characters.
 const SIZE_WIDTH: usize = 11;
 
@@ -23,7 +25,8 @@ pub fn summary_text(s: &Summary, top: usize) -> String {
     out += &heat(s);
     out += &working_set(s);
     if s.targets.len() > 1 {
-        out += &table("by target", s.targets.iter().map(|t| (t.label.clone(), &t.bytes)));
+        let rows = s.targets.iter().map(|t| (t.label.clone(), &t.bytes));
+        out += &table("by target", MAX_LABEL_CHARS, rows);
     }
     out += &mappings(&s.mappings, top);
     out += &monitor(s);
@@ -125,12 +128,19 @@ fn mappings(rows: &[MappingRow], top: usize) -> String {
         others.iter().for_each(|r| sum.add(&r.bytes));
         all.push((format!("{} more", rest.len()), sum));
     }
-    table("by mapping, mean", all.iter().map(|(name, bytes)| (name.clone(), bytes)))
+    table("by mapping, mean", NAME_WIDTH - 1, all.iter().map(|(name, bytes)| (name.clone(), bytes)))
 }
 
-fn table<'a>(title: &str, rows: impl Iterator<Item = (String, &'a Bytes)>) -> String {
+fn table<'a>(
+    title: &str,
+    max_chars: usize,
+    rows: impl Iterator<Item = (String, &'a Bytes)>,
+) -> String {
+    let rows: Vec<(String, &Bytes)> = rows.map(|(name, b)| (cut(&name, max_chars), b)).collect();
+    // One character is for a blank.
+    let width = rows.iter().map(|(name, _)| name.chars().count() + 1).fold(NAME_WIDTH, usize::max);
     let heads = ["hot", "warm", "cold", "unknown", "resident"].map(|h| format!("{h:>SIZE_WIDTH$}"));
-    let mut out = format!("\n{title:<NAME_WIDTH$}{}\n", heads.concat());
+    let mut out = format!("\n{title:<width$}{}\n", heads.concat());
     for (name, b) in rows {
         let heats = [b.hot_bytes, b.warm_bytes, b.cold_bytes, b.unknown_bytes].map(Some);
         let sizes = heats.into_iter().chain([b.resident_bytes]).map(|n| {
@@ -138,7 +148,7 @@ fn table<'a>(title: &str, rows: impl Iterator<Item = (String, &'a Bytes)>) -> St
             format!("{size:>SIZE_WIDTH$}")
         });
         let sizes: String = sizes.collect();
-        let _ = writeln!(out, "{:<NAME_WIDTH$}{sizes}", cut(&name));
+        let _ = writeln!(out, "{name:<width$}{sizes}");
     }
     out
 }
@@ -148,16 +158,16 @@ fn at_least_a_page(n: u64) -> String {
     if (1..PAGE_SIZE).contains(&n) { "< 4 KiB".to_owned() } else { bytes(n) }
 }
 
-/// A name that fits its column; the middle of a long name is cut.
-fn cut(name: &str) -> String {
-    const KEPT_CHARS: usize = NAME_WIDTH - 1;
+/// A name of at most `max` characters. The middle of a longer one is cut.
+fn cut(name: &str, max: usize) -> String {
+    const BEGIN_CHARS: usize = 13;
     let name = printable(name);
     let n = name.chars().count();
-    if n <= KEPT_CHARS {
+    if n <= max {
         return name;
     }
-    let begin: String = name.chars().take(KEPT_CHARS - 10).collect();
-    let end: String = name.chars().skip(n - 8).collect();
+    let begin: String = name.chars().take(BEGIN_CHARS).collect();
+    let end: String = name.chars().skip(n + BEGIN_CHARS + 2 - max).collect();
     format!("{begin}..{end}")
 }
 

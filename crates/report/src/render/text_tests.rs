@@ -82,6 +82,23 @@ fn targets_get_a_table_if_there_are_several() {
 }
 
 #[test]
+fn names_of_files_by_kind_of_access_differ() {
+    let mut s = summary();
+    let path = "/var/lib/postgresql/15/main/base/16384/16397";
+    for (target, kind) in s.targets.iter_mut().zip(["(read)"]) {
+        target.label = format!("{path} {kind}");
+    }
+    for label in [format!("{path} (mapped)"), format!("/deep/{}{path} (written)", "a".repeat(80))] {
+        s.targets.push(TargetRow { label, ..s.targets[0].clone() });
+    }
+    let text = summary_text(&s, 2);
+    let cut = format!("/deep/aaaaaaa..{} (written) ", &path[path.len() - 35..]);
+    for name in [&format!("\n{path} (read) "), &format!("\n{path} (mapped) "), &cut] {
+        assert!(text.contains(name.as_str()), "no {name} in {text}");
+    }
+}
+
+#[test]
 fn mappings_with_a_few_bytes_of_heat_are_not_named() {
     let mut s = summary();
     let row = |name: &str, hot: u64, unknown: u64| {

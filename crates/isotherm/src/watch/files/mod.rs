@@ -125,6 +125,8 @@ impl WatchedFiles {
 
     fn find(&mut self, now: Nanos) -> Result<(), WatchError> {
         let (mut found, cache) = self.reader.find()?;
+        // Also the order of the targets: reports name the first one.
+        found.sort_by_key(|f| std::cmp::Reverse(f.file.pages));
         if found.len() > MAX_WATCHED_FILES {
             if !std::mem::replace(&mut self.files.is_cut, true) {
                 let all = found.len();
@@ -132,7 +134,6 @@ impl WatchedFiles {
                     "watching the {MAX_WATCHED_FILES} of {all} files that have the most cached pages"
                 );
             }
-            found.sort_by_key(|f| std::cmp::Reverse(f.file.pages));
         }
         let cut = found.split_off(found.len().min(MAX_WATCHED_FILES));
         if let Ok((mapped, _)) = &mut self.mapped {
