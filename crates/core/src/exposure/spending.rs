@@ -43,6 +43,9 @@ const MAX_ROUND_GROWTH: u32 = 4;
 const MIN_PAGES_PER_TARGET: u64 = (64 << 20) / PAGE_SIZE;
 /// Minimum part of all memory that a round reads.
 const MIN_ROUND_SHARE: f64 = 1e-3;
+/// A round that could read this part of all memory reads all of it. Where the length of a round follows from the cost of
+/// reading all memory, the part is 1 except for rounding, and only a round that reads all may be calm.
+const ALMOST_ALL: f64 = 0.99;
 /// Share of a CPU for clearing memory for the first time.
 const SWEEP_SHARE: f64 = 0.1;
 /// CPU seconds in addition to the budget for the first clears of memory that is added later, and the share of the
@@ -341,7 +344,8 @@ impl Spending {
         let for_reading = (both - rest).max(both * MIN_READING_SHARE);
         self.for_sentinels = if extent.is_large { for_reading * SENTINEL_SHARE } else { 0.0 };
         let for_reading = for_reading - self.for_sentinels;
-        self.part = (for_reading / all.max(1e-9)).clamp(least, 1.0);
+        let part = for_reading / all.max(1e-9);
+        self.part = if part > ALMOST_ALL { 1.0 } else { part.max(least) };
     }
 
     /// Pays for other code, which leaves the minimum share of the income since the last round: a debt would end all
@@ -500,6 +504,16 @@ mod tests {
         assert_eq!((s.round, s.part), (MIN_ROUND, 1.0));
         let s = settled(1, 0.003, 0.002);
         assert!((s.round.as_secs_f64() - 1.0).abs() < 0.01 && s.part > 0.99, "{:?}", s.round);
+    }
+
+    /// The length of a round is rounded to ns. A round may be calm only if it may read all memory.
+    #[test]
+    fn rounding_leaves_no_memory_for_the_next_round() {
+        for nr in 0..200 {
+            let s = settled(1, 0.0013 + f64::from(nr) * 3e-6, 0.0017);
+            assert!(s.round > MIN_ROUND && s.round < MAX_ROUND, "{nr}: {:?}", s.round);
+            assert!(s.part >= 1.0, "{nr}: {}", s.part);
+        }
     }
 
     /// Processing per round must not count as a price of the part that is read: the part would shrink, and
