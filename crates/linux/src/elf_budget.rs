@@ -9,7 +9,7 @@ use flate2::bufread::ZlibDecoder;
 use object::elf::{
     ELFCOMPRESS_ZLIB, FileHeader32, FileHeader64, SHF_COMPRESSED, SHN_LORESERVE, SHT_PROGBITS,
 };
-use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};
+use object::read::elf::{CompressionHeader, FileHeader, ProgramHeader, SectionHeader};
 use object::{FileKind, NativeEndian, SectionIndex};
 
 use crate::elf::ElfFile;
@@ -59,7 +59,15 @@ fn tables<Elf: FileHeader<Endian = NativeEndian>>(
 ) -> Option<(u64, Vec<PackedSection>)> {
     let header = Elf::parse(elf).ok()?;
     let endian = header.endian().ok()?;
-    header.program_headers(endian, elf).ok()?;
+    // blazesym adds these without a check, and would panic in builds with overflow checks.
+    let has_ends = |segment: &Elf::ProgramHeader| {
+        let len: u64 = segment.p_filesz(endian).into();
+        let begins: [u64; 2] = [segment.p_offset(endian).into(), segment.p_vaddr(endian).into()];
+        begins.iter().all(|begin| begin.checked_add(len).is_some())
+    };
+    if !header.program_headers(endian, elf).ok()?.iter().all(has_ends) {
+        return None;
+    }
     let sections = header.sections(endian, elf).ok()?;
     // If headers are at offset 0, there are none. blazesym reads some there.
     let at: u64 = header.e_phoff(endian).into();
@@ -175,6 +183,19 @@ pub(crate) mod tests {
     fn permits(content: &[u8]) -> Option<bool> {
         let tables = ElfTables::read(file(content).path())?;
         Some(ElfBudget::default().permits(&tables))
+    }
+
+    /// Found by fuzzing: blazesym adds offset and size, and panicked in builds with overflow checks.
+    #[test]
+    fn a_segment_whose_end_overflows_is_refused() {
+        let sound = with_sections(&[]);
+        assert!(ElfTables::read(file(&sound).path()).is_some());
+        // The offset and the address of the segment, which has a size.
+        for field in [72, 80] {
+            let mut damaged = sound.clone();
+            damaged[field..field + 8].fill(0xff);
+            assert!(ElfTables::read(file(&damaged).path()).is_none(), "{field}");
+        }
     }
 
     #[test]
