@@ -319,7 +319,7 @@ fn windows_of_sparse_files_are_joined() {
     let cached: u64 = regions.clone().map(RegionView::resident_bytes).sum();
     let all = FILES * WINDOWS * PAGE;
     assert!((all / 2..all + all / 20).contains(&cached), "{cached} bytes of {all}");
-    let is_joined = |r: &RegionView| r.range.start % (2 * WINDOW) == 0;
+    let is_joined = |r: &RegionView| r.range.start.is_multiple_of(2 * WINDOW);
     assert!(regions.clone().all(is_joined), "{:?}", s.targets);
 }
 

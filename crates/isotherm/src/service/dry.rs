@@ -180,7 +180,9 @@ mod tests {
             self.sees.touched = touched * PAGE_SIZE;
             let mut out = Vec::new();
             let Run { sees: act, counted } = self;
-            Dry { act, counted, now: Nanos(0) + at }.apply(&[work.clone()], &mut out).unwrap();
+            Dry { act, counted, now: Nanos(0) + at }
+                .apply(std::slice::from_ref(work), &mut out)
+                .unwrap();
             out[0]
         }
     }

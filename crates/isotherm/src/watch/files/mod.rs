@@ -127,13 +127,11 @@ impl WatchedFiles {
         let (mut found, cache) = self.reader.find()?;
         // Also the order of the targets: reports name the first one.
         found.sort_by_key(|f| std::cmp::Reverse(f.file.pages));
-        if found.len() > MAX_WATCHED_FILES {
-            if !std::mem::replace(&mut self.files.is_cut, true) {
-                let all = found.len();
-                info!(
-                    "watching the {MAX_WATCHED_FILES} of {all} files that have the most cached pages"
-                );
-            }
+        if found.len() > MAX_WATCHED_FILES && !std::mem::replace(&mut self.files.is_cut, true) {
+            let all = found.len();
+            info!(
+                "watching the {MAX_WATCHED_FILES} of {all} files that have the most cached pages"
+            );
         }
         let cut = found.split_off(found.len().min(MAX_WATCHED_FILES));
         if let Ok((mapped, _)) = &mut self.mapped {
