@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use isotherm_core::{
-    Act, Action, Applied, Budget, Nanos, OpsError, PAGE_SIZE, PageKind, Snapshot, Support,
-    TargetId, Work,
+    Act, Action, Applied, Budget, Nanos, OpsError, PAGE_SIZE, PageKind, Support, TargetId,
+    TargetView, Work,
 };
 use rangemap::RangeMap;
 
@@ -23,14 +23,11 @@ impl Act for Dry<'_> {
     }
 
     fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
-        let counted: Vec<u64> = works.iter().map(|w| self.counted.of(w, self.now)).collect();
-        let looks: Vec<Work<'_>> = works.iter().zip(&counted).map(looking).collect();
+        let looks: Vec<Work<'_>> = works.iter().map(|work| self.look(work)).collect();
         let begin = out.len();
         let done = self.act.apply(&looks, out);
-        for ((seen, work), &before) in out.iter_mut().skip(begin).zip(works).zip(&counted) {
-            let affected = affected(work, seen, before);
-            self.counted.note(work, affected, self.now);
-            *seen = as_if(work, seen, affected, before);
+        for ((seen, look), work) in out.iter_mut().skip(begin).zip(&looks).zip(works) {
+            *seen = self.counted.count(work, seen, look.budget.bytes, self.now);
         }
         done
     }
@@ -41,9 +38,26 @@ impl Act for Dry<'_> {
     }
 }
 
+impl Dry<'_> {
+    /// The same work, but only looking at the memory. Its budget grows by the counted bytes, because a real run would not
+    /// find them.
+    fn look<'a>(&self, work: &Work<'a>) -> Work<'a> {
+        let counted = self.counted.of(work, work.range.len(), self.now).bytes;
+        let budget = Budget { bytes: work.budget.bytes.saturating_add(counted), ..work.budget };
+        Work { action: &Action::Stat, recheck: Duration::ZERO, budget, ..work.clone() }
+    }
+}
+
 /// The memory that a dry run has counted. A real run would not find it again before it is touched.
 #[derive(Debug, Default)]
-pub struct Counted(HashMap<(TargetId, Action), RangeMap<u64, Count>>);
+pub struct Counted(HashMap<(TargetId, Action), Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    ranges: RangeMap<u64, Count>,
+    /// Bytes that were counted in parts of ranges and not found there: they are in other parts, which have less.
+    elsewhere: u64,
+}
 
 /// How much of a range was counted, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,68 +67,108 @@ struct Count {
     at: Nanos,
 }
 
+/// The counted bytes in a range: exact, or estimated from ranges that extend beyond it.
+#[derive(Debug, Clone, Copy)]
+struct CountedBytes {
+    bytes: u64,
+    is_exact: bool,
+}
+
 impl Counted {
-    /// Forgets targets that are not in `snapshot`: they have ended.
-    pub fn keep(&mut self, snapshot: &Snapshot) {
-        let is_there = |id: &TargetId| snapshot.targets.binary_search_by_key(id, |t| t.id).is_ok();
-        self.0.retain(|(id, _), _| is_there(id));
+    /// Forgets memory that is not resident in `targets`, in order of id, the last views of all targets.
+    pub fn keep(&mut self, targets: &[TargetView]) {
+        self.0.retain(|(id, action), counts| {
+            let found = targets.binary_search_by_key(id, |t| t.id);
+            let Some(target) = found.ok().and_then(|i| targets.get(i)) else { return false };
+            if *action == Action::WillNeed {
+                return true;
+            }
+            let mut end = 0;
+            let resident = target.regions.iter().filter(|r| r.resident_bytes() > 0);
+            let resident = resident.map(|r| (r.range.start, r.range.end));
+            for (from, to) in resident.chain([(u64::MAX, u64::MAX)]) {
+                if end < from {
+                    counts.ranges.remove(end..from);
+                }
+                end = to;
+            }
+            true
+        });
     }
 
-    /// The bytes in the range of `work` that were counted, if pages are spread evenly.
-    fn of(&self, work: &Work<'_>, now: Nanos) -> u64 {
-        let Some(ranges) = self.0.get(&(work.target, work.action.clone())) else { return 0 };
-        let range = work.range.start..work.range.end;
-        let here = ranges.overlapping(&range).filter(|(_, count)| !has_changed(work, now, count));
-        here.map(|(r, count)| {
-            let bytes = r.end.min(range.end) - r.start.max(range.start);
-            (u128::from(bytes) * u128::from(count.bytes) / u128::from(count.of)) as u64
-        })
-        .sum()
+    /// The result that `work` would have if it acted on the memory that a look has `seen` within a budget of so many bytes,
+    /// without the memory that was counted.
+    fn count(&mut self, work: &Work<'_>, seen: &Applied, budget: u64, now: Nanos) -> Applied {
+        let is_for_absent = *work.action == Action::WillNeed;
+        let (affected, skipped) = match is_for_absent {
+            true => (seen.passed.min(budget), seen.applied),
+            false => (seen.applied, seen.passed),
+        };
+        // A look may end early.
+        let reached = (seen.applied + seen.passed).min(work.range.len());
+        let before = self.of(work, reached, now);
+        let tried = self.note(work, reached, affected, before, now);
+        Applied {
+            tried,
+            applied: tried,
+            passed: skipped + affected - tried,
+            took: seen.took.saturating_add(cost(work.action, tried)),
+            failure: None,
+        }
     }
 
-    fn note(&mut self, work: &Work<'_>, bytes: u64, at: Nanos) {
+    /// What was counted in the first `reached` bytes of a range.
+    fn of(&self, work: &Work<'_>, reached: u64, now: Nanos) -> CountedBytes {
+        let (start, end) = (work.range.start, work.range.start + reached);
+        let (mut bytes, mut is_exact) = (0, true);
+        let counts = self.0.get(&(work.target, work.action.clone()));
+        for (r, count) in counts.iter().flat_map(|counts| counts.ranges.overlapping(start..end)) {
+            if has_changed(work, now, count) {
+                continue;
+            }
+            let here = u128::from(r.end.min(end) - r.start.max(start));
+            bytes += here * u128::from(count.bytes) / u128::from(count.of.max(1));
+            // Of a range that was noted in part again, the rest is an estimate, too.
+            is_exact &= here == u128::from(count.of);
+        }
+        let pages = (bytes + u128::from(PAGE_SIZE / 2)) / u128::from(PAGE_SIZE);
+        CountedBytes { bytes: pages as u64 * PAGE_SIZE, is_exact }
+    }
+
+    /// Notes that the first `reached` bytes of a range have `affected` bytes, and returns how many of them are new.
+    fn note(
+        &mut self,
+        work: &Work<'_>,
+        reached: u64,
+        affected: u64,
+        before: CountedBytes,
+        at: Nanos,
+    ) -> u64 {
         // A real run repeats actions that page tables do not show.
-        let is_visible = !matches!(
+        let is_repeated = matches!(
             work.action,
             Action::Cold | Action::LruPrio | Action::LruDeprio | Action::Stat
         );
-        if let Some(range) = work.range.non_empty().filter(|_| is_visible) {
-            let ranges = self.0.entry((work.target, work.action.clone())).or_default();
-            ranges.insert(range, Count { bytes, of: work.range.len(), at });
+        if is_repeated || reached == 0 {
+            return affected;
         }
+        let counts = self.0.entry((work.target, work.action.clone())).or_default();
+        let count = Count { bytes: affected, of: reached, at };
+        counts.ranges.insert(work.range.start..work.range.start + reached, count);
+        let more = affected.saturating_sub(before.bytes);
+        let is_elsewhere = more.min(counts.elsewhere);
+        counts.elsewhere -= is_elsewhere;
+        if !before.is_exact {
+            counts.elsewhere += before.bytes.saturating_sub(affected);
+        }
+        more - is_elsewhere
     }
 }
 
-/// Whether the range was in another state when it was counted. Filters by the age of each page show that themselves.
+/// Whether the range was in another state when it was counted. Page filters by age already reject touched pages.
 fn has_changed(work: &Work<'_>, now: Nanos, count: &Count) -> bool {
     let by_page = work.filters.iter().any(|f| matches!(f.kind, PageKind::Touched { .. }));
     !by_page && work.cause.is_some_and(|cause| cause.age < now.since(count.at))
-}
-
-/// The same work, but only looking at the memory, and as far as a real run would get, which does not find the bytes
-/// that were `counted`.
-fn looking<'a>((work, counted): (&Work<'a>, &u64)) -> Work<'a> {
-    let budget = Budget { bytes: work.budget.bytes.saturating_add(*counted), ..work.budget };
-    Work { action: &Action::Stat, recheck: Duration::ZERO, budget, ..work.clone() }
-}
-
-/// The bytes of resident, observable memory in `seen` on which `work` would act, with those that were `counted`.
-fn affected(work: &Work<'_>, seen: &Applied, counted: u64) -> u64 {
-    match work.action {
-        // This action is for memory that is not resident.
-        Action::WillNeed => seen.passed.min(work.budget.bytes.saturating_add(counted)),
-        _ => seen.applied,
-    }
-}
-
-/// The result that `work` would have if it acted on those of the `affected` bytes that were not `counted`.
-fn as_if(work: &Work<'_>, seen: &Applied, affected: u64, counted: u64) -> Applied {
-    let tried = affected.saturating_sub(counted);
-    let passed = match work.action {
-        Action::WillNeed => seen.applied,
-        _ => seen.passed + affected - tried,
-    };
-    Applied { tried, applied: tried, passed, took: cost(work.action, tried), failure: None }
 }
 
 /// Estimated time for acting on `bytes` bytes.
@@ -140,15 +194,16 @@ fn page_cost(action: &Action) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
+    use std::sync::Arc;
 
     use isotherm_core::{AddrRange, Cause, PageFilter};
 
     use super::*;
 
-    /// Observes all pages up to the budget except the last `touched` bytes, and records the requests.
-    #[derive(Default)]
+    /// Observes the pages up to the budget, and records the requests. It may end after some pages.
     struct Sees {
-        touched: u64,
+        is_cold: fn(u64) -> bool,
+        most: usize,
         asked: Vec<Action>,
     }
 
@@ -160,32 +215,54 @@ mod tests {
         fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
             for work in works {
                 self.asked.push(work.action.clone());
-                let seen = (work.range.len() - self.touched).min(work.budget.bytes);
-                let passed = self.touched;
-                out.push(Applied { tried: seen, applied: seen, passed, ..Applied::default() });
+                let mut seen = Applied { took: LOOK, ..Applied::default() };
+                let pages = work.range.start / PAGE_SIZE..work.range.end / PAGE_SIZE;
+                for page in pages.take(self.most) {
+                    if !(self.is_cold)(page) {
+                        seen.passed += PAGE_SIZE;
+                    } else if seen.applied < work.budget.bytes {
+                        seen.applied += PAGE_SIZE;
+                    } else {
+                        break;
+                    }
+                }
+                seen.tried = seen.applied;
+                out.push(seen);
             }
             Ok(())
         }
     }
 
-    /// A dry run over time: `touched` pages of the range are touched at the end.
-    #[derive(Default)]
+    /// A dry run over time.
     struct Run {
         sees: Sees,
         counted: Counted,
     }
 
     impl Run {
-        fn apply(&mut self, work: &Work<'_>, touched: u64, at: Duration) -> Applied {
-            self.sees.touched = touched * PAGE_SIZE;
+        fn new(is_cold: fn(u64) -> bool) -> Self {
+            let sees = Sees { is_cold, most: usize::MAX, asked: Vec::new() };
+            Run { sees, counted: Counted::default() }
+        }
+
+        fn apply(&mut self, work: &Work<'_>, at: Duration) -> Applied {
             let mut out = Vec::new();
             let Run { sees: act, counted } = self;
-            Dry { act, counted, now: Nanos(0) + at }
-                .apply(std::slice::from_ref(work), &mut out)
-                .unwrap();
+            let now = Nanos(0) + at;
+            Dry { act, counted, now }.apply(std::slice::from_ref(work), &mut out).unwrap();
             out[0]
         }
+
+        /// The number of pages that count.
+        fn pages(&mut self, work: &Work<'_>, at: u64) -> u64 {
+            let applied = self.apply(work, s(at)).applied;
+            assert_eq!(applied % PAGE_SIZE, 0);
+            applied / PAGE_SIZE
+        }
     }
+
+    /// What a look takes.
+    const LOOK: Duration = Duration::from_micros(5);
 
     fn work(action: &Action, pages: Range<u64>) -> Work<'_> {
         let budget = Budget { bytes: u64::MAX, time: Duration::MAX };
@@ -205,66 +282,115 @@ mod tests {
         allow: false,
     }];
 
+    fn by_page(pages: Range<u64>) -> Work<'static> {
+        Work { filters: &BY_PAGE, ..work(&Action::PageOut, pages) }
+    }
+
     #[test]
     fn nothing_but_looks_is_asked_for() {
-        let mut run = Run::default();
-        let done = run.apply(&work(&Action::PageOut, 0..8), 1, s(0));
+        let mut run = Run::new(|page| page < 7);
+        let done = run.apply(&work(&Action::PageOut, 0..8), s(0));
         assert_eq!(run.sees.asked, [Action::Stat]);
         assert_eq!((done.applied, done.passed), (7 * PAGE_SIZE, PAGE_SIZE));
-        assert_eq!(done.took, cost(&Action::PageOut, 7 * PAGE_SIZE));
-        assert!(!done.took.is_zero());
+        assert_eq!(done.took, LOOK + cost(&Action::PageOut, 7 * PAGE_SIZE));
     }
 
     #[test]
     fn a_dry_run_counts_absent_pages_for_willneed() {
-        assert_eq!(
-            Run::default().apply(&work(&Action::WillNeed, 0..8), 1, s(0)).applied,
-            PAGE_SIZE
-        );
+        let mut run = Run::new(|page| page < 7);
+        assert_eq!(run.pages(&work(&Action::WillNeed, 0..8), 0), 1);
+        let again = run.apply(&work(&Action::WillNeed, 0..8), s(1));
+        assert_eq!((again.applied, again.passed), (0, 8 * PAGE_SIZE));
     }
 
     /// A real run would have paged the memory out, and would only find what is cold since then.
     #[test]
     fn memory_is_counted_once() {
-        let mut run = Run::default();
-        let by_page = |pages| Work { filters: &BY_PAGE, ..work(&Action::PageOut, pages) };
-        assert_eq!(run.apply(&by_page(0..8), 4, s(0)).applied, 4 * PAGE_SIZE);
-        let again = run.apply(&by_page(0..8), 4, s(1));
+        let mut run = Run::new(|page| page % 2 == 0);
+        assert_eq!(run.pages(&by_page(0..8), 0), 4);
+        let again = run.apply(&by_page(0..8), s(1));
         assert_eq!((again.applied, again.passed), (0, 8 * PAGE_SIZE));
-        assert_eq!(run.apply(&by_page(0..8), 2, s(2)).applied, 2 * PAGE_SIZE, "two more are cold");
-        assert_eq!(run.apply(&by_page(4..12), 0, s(3)).applied, 5 * PAGE_SIZE, "3 of 4 were");
+        assert_eq!(again.took, LOOK, "looking takes time");
+        run.sees.is_cold = |page| page % 2 == 0 || page < 4;
+        assert_eq!(run.pages(&by_page(0..8), 2), 2, "two more are cold");
         let other = Work { target: TargetId(2), ..by_page(0..8) };
-        assert_eq!(run.apply(&other, 0, s(4)).applied, 8 * PAGE_SIZE);
-        assert_eq!(run.apply(&work(&Action::HugePage, 0..8), 0, s(5)).applied, 8 * PAGE_SIZE);
+        assert_eq!(run.pages(&other, 3), 6);
+        assert_eq!(run.pages(&work(&Action::HugePage, 0..8), 4), 6);
+    }
+
+    /// The borders of regions move, and the counted pages are not spread evenly.
+    #[test]
+    fn moving_borders_count_nothing_again() {
+        let mut run = Run::new(|page| page % 64 < 32);
+        let mut all = 0;
+        for look in 0..100 {
+            let border = 16 + look * 37 % 96;
+            all += run.pages(&by_page(0..border), look);
+            all += run.pages(&by_page(border..128), look);
+        }
+        assert!((64..=80).contains(&all), "{all} of 64");
+    }
+
+    /// The rest of the range is looked at later.
+    #[test]
+    fn a_look_that_ends_early_leaves_the_rest_as_it_was() {
+        let mut run = Run::new(|page| page >= 4);
+        assert_eq!(run.pages(&by_page(0..8), 0), 4);
+        for look in 0..3 {
+            run.sees.most = 4;
+            assert_eq!(run.pages(&by_page(0..8), 1 + look), 0);
+            run.sees.most = usize::MAX;
+            assert_eq!(run.pages(&by_page(4..8), 1 + look), 0);
+        }
     }
 
     /// What was counted does not use up the budget.
     #[test]
     fn a_budget_reaches_further_each_time() {
-        let mut run = Run::default();
+        let mut run = Run::new(|_| true);
         let budget = Budget { bytes: 3 * PAGE_SIZE, time: Duration::MAX };
-        let work = Work { budget, filters: &BY_PAGE, ..work(&Action::PageOut, 0..8) };
-        let applied = [0, 1, 2, 3].map(|at| run.apply(&work, 0, s(at)).applied / PAGE_SIZE);
-        assert_eq!(applied, [3, 3, 2, 0]);
+        let work = Work { budget, ..by_page(0..8) };
+        let counted = [0, 1, 2, 3].map(|at| run.pages(&work, at));
+        assert_eq!(counted.iter().sum::<u64>(), 8, "{counted:?}");
+        assert!(counted.iter().all(|n| *n <= 3), "{counted:?}");
     }
 
     /// Memory whose region has changed since was touched: a real run would find it resident.
     #[test]
     fn memory_that_was_touched_since_is_counted_again() {
-        let mut run = Run::default();
+        let mut run = Run::new(|_| true);
         let aged = |age| {
             let cause = Cause { scheme: "cold", hz: 0.0, age, begins: None };
             Work { cause: Some(cause), ..work(&Action::PageOut, 0..8) }
         };
-        assert_eq!(run.apply(&aged(s(20)), 0, s(100)).applied, 8 * PAGE_SIZE);
-        assert_eq!(run.apply(&aged(s(50)), 0, s(130)).applied, 0, "cold all the time");
-        assert_eq!(run.apply(&aged(s(20)), 0, s(160)).applied, 8 * PAGE_SIZE);
+        assert_eq!(run.pages(&aged(s(20)), 100), 8);
+        assert_eq!(run.pages(&aged(s(50)), 130), 0, "cold all the time");
+        assert_eq!(run.pages(&aged(s(20)), 160), 8);
+    }
+
+    #[test]
+    fn memory_that_is_gone_in_between_is_counted_again() {
+        let mut run = Run::new(|_| true);
+        assert_eq!(run.pages(&by_page(0..8), 0), 8);
+        let view = |id| TargetView {
+            id: TargetId(id),
+            ran: None,
+            mappings: Arc::default(),
+            left_out: 0,
+            dirty: None,
+            regions: Vec::new(),
+            ages: None,
+        };
+        run.counted.keep(&[view(1)]);
+        assert_eq!(run.pages(&by_page(0..8), 1), 8, "it was unmapped");
+        run.counted.keep(&[view(2)]);
+        assert_eq!(run.pages(&by_page(0..8), 2), 8, "another process");
     }
 
     #[test]
     fn actions_that_page_tables_do_not_show_are_repeated() {
-        let mut run = Run::default();
-        let applied = [0, 1].map(|at| run.apply(&work(&Action::Cold, 0..8), 0, s(at)).applied);
-        assert_eq!(applied, [8 * PAGE_SIZE; 2]);
+        let mut run = Run::new(|_| true);
+        let counted = [0, 1].map(|at| run.pages(&work(&Action::Cold, 0..8), at));
+        assert_eq!(counted, [8; 2]);
     }
 }

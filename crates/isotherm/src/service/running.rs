@@ -169,7 +169,9 @@ impl SchemeJob {
         let (now, mut events) = (sys::monotonic(), Vec::new());
         let act = on.watch.act().ok_or(ServiceError::CannotAct)?;
         let is_dry = self.dry();
-        self.counted.keep(&s);
+        if is_dry {
+            self.counted.keep(&s.targets);
+        }
         let mut dry = Dry { act, counted: &mut self.counted, now };
         let act: &mut dyn Act = if is_dry { &mut dry } else { dry.act };
         let mut reported = probes::TracedAct { act, pids: &pids };
