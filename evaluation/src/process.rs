@@ -81,8 +81,12 @@ impl ChildProcess {
 
     /// Its exit status, if it has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        // Until the process is reaped, no other process can have its pid or its group id.
-        if self.group && has_ended(Pid::from_child(&self.child)) {
+        // Until the process is reaped, no other process can have its pid or its group id. So it is not reaped if it ends
+        // after this look.
+        if self.group {
+            if !has_ended(Pid::from_child(&self.child)) {
+                return Ok(None);
+            }
             let _ = self.signal(Signal::KILL);
         }
         Ok(self.child.try_wait()?)

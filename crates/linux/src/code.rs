@@ -245,7 +245,10 @@ impl Functions {
         let moved = |(at, name): &(Range<u64>, String)| {
             (AddrRange::new(at.start.wrapping_add(base), at.end.wrapping_add(base)), name.clone())
         };
-        file.all.iter().map(moved).collect()
+        let mut all: Vec<_> = file.all.iter().map(moved).collect();
+        // Addresses of a forged file may wrap.
+        all.sort_by_key(|(range, _)| range.start);
+        all
     }
 
     /// Whether it is a regular file with this build id. A record may be forged, and name a pipe.
