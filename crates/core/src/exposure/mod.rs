@@ -386,8 +386,8 @@ impl<O: Space + Look> Exposure<O> {
         Ok(RoundKind::Complete)
     }
 
-    /// Applies a read of blocks of a target to its pieces and ages, and adds a new target's pages to `resident`. Returns the starts
-    /// of the pieces that were touched after a long idle time.
+    /// Applies a read of blocks of a target to its pieces and ages, and adds a new target's pages to `resident`. Returns
+    /// the starts of the pieces that were touched after a long idle time.
     fn apply_read(
         &mut self,
         w: &mut ExposureTarget,
