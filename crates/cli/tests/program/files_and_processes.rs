@@ -1,17 +1,17 @@
 //! Processes and files in one record, and acted on by one scheme.
 
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use rustix::fs::{Advice, fadvise};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::alone::Alone;
 use crate::cgroups::{Group, mounts_or_skip, put, starter_in};
 use crate::load::Load;
 use crate::record_files::{MIB, cached, counts_reads, folder};
-use crate::run::{Record, finish, isotherm, needs_root};
-use crate::schemes::swapped;
+use crate::run::{Record, finish, finish_after, isotherm, needs_root, until};
+use crate::schemes::{log_in, swapped};
 
 /// The record of a group has its processes, and the files that its processes have read first, without others.
 #[test]
@@ -63,11 +63,9 @@ fn a_group_is_recorded_with_its_files() {
     load.child().wait().unwrap();
 }
 
-/// The lines of a log with `key`, whose target is a process or not.
-fn applied(log: &Path, of_process: bool) -> u64 {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let of_kind = lines.filter(|line| line["pid"].is_null() != of_process);
+/// What a scheme has done, by its log, to processes or files.
+fn applied(log: &[Value], of_process: bool) -> u64 {
+    let of_kind = log.iter().filter(|line| line["pid"].is_null() != of_process);
     of_kind.filter_map(|line| line["applied"].as_u64()).sum()
 }
 
@@ -84,33 +82,28 @@ fn a_process_and_a_file_are_reclaimed_together() {
     let file = cached(&path, 16);
     let load = Load::start(32, 8);
     let pid = load.pid().to_string();
-    let run = |name: &str, more: &[&str]| {
-        let log = dir.path().join(name);
+    let run_until_applied = |more: &[&str]| {
         let mut command = isotherm(["reclaim", "--control", "none", "--watermarks", "none"]);
-        command.args([
-            "--min-age",
-            "3s",
-            "--quota",
-            "none",
-            "--duration",
-            "15s",
-            "--pid",
-            &pid,
-            "--file",
-        ]);
-        let done = finish(command.arg(&path).arg("--log").arg(&log).args(more));
+        command.args(["--min-age", "3s", "--quota", "none", "--pid", &pid, "--file"]).arg(&path);
+        let log = tempfile::tempdir().unwrap();
+        command.arg("--log").arg(log.path().join("log")).args(more);
+        let done = finish_after(&mut command, |child| {
+            until("what is cold", || {
+                let log = log_in(log.path());
+                applied(&log, true) >= 16 * MIB && applied(&log, false) >= 14 * MIB
+            });
+            kill_process(Pid::from_child(child), Signal::INT).unwrap();
+        });
         assert_eq!(done.status, 0, "{}", done.err);
-        log
     };
     let is_cached = || {
         let all = isotherm_linux::sys::mincore(&file).unwrap();
         all.iter().filter(|cached| **cached).count() as u64 * 4096
     };
-    let dry = run("dry", &["--dry-run"]);
-    assert!(is_cached() >= 15 * MIB && swapped(load.pid()) == 0);
-    assert!(applied(&dry, true) >= 16 * MIB && applied(&dry, false) >= 15 * MIB);
-    let log = run("log", &[]);
-    let (of_process, of_file) = (applied(&log, true), applied(&log, false));
-    assert!(of_process >= 16 * MIB && swapped(load.pid()) >= 16 * MIB, "{of_process}");
-    assert!(of_file >= 14 * MIB && is_cached() <= 2 * MIB, "{of_file}");
+    run_until_applied(&["--dry-run"]);
+    assert!(is_cached() >= 15 * MIB, "{} bytes", is_cached());
+    assert_eq!(swapped(load.pid()), 0);
+    run_until_applied(&[]);
+    assert!(swapped(load.pid()) >= 16 * MIB, "{} bytes", swapped(load.pid()));
+    assert!(is_cached() <= 2 * MIB, "{} bytes", is_cached());
 }
