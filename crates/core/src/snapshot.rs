@@ -145,7 +145,8 @@ impl RegionView {
     #[must_use]
     pub fn heat(&self, t: &Thresholds) -> Heat {
         // Accesses without a rate are touches that came too late to have one.
-        let untouched = self.accesses_bp == 0 || self.rate.hz > 0.0 && self.warm_share(t) < 0.1;
+        let untouched =
+            self.accesses_bp == 0 || self.rate.hz > 0.0 && self.touched_within(t.cold_age) < 0.1;
         if f64::from(self.rate.hz) >= t.hot_hz && self.touched_bp >= HALF_BP {
             Heat::Hot
         } else if untouched && self.age >= t.cold_age {
@@ -155,10 +156,10 @@ impl RegionView {
         }
     }
 
-    /// Share of the visible memory that was touched within the time after which memory is cold: 1 - exp(-l s)
-    /// of the pages touched at rate l, within s.
-    fn warm_share(&self, t: &Thresholds) -> f64 {
-        let within = -(-f64::from(self.rate.hz) * t.cold_age.as_secs_f64()).exp_m1();
+    /// Share of the visible memory that was touched within a time `s`: 1 - exp(-l s) of the pages touched at rate l.
+    #[must_use]
+    pub fn touched_within(&self, time: Duration) -> f64 {
+        let within = -(-f64::from(self.rate.hz) * time.as_secs_f64()).exp_m1();
         within * f64::from(self.touched_bp.min(10_000)) / 10_000.0
     }
 
@@ -180,7 +181,7 @@ impl RegionView {
         if f64::from(self.rate.hz) >= t.hot_hz {
             b.hot = share(seen, self.touched_bp.min(10_000));
         } else {
-            b.warm = share(seen, to_bp(self.warm_share(t)));
+            b.warm = share(seen, to_bp(self.touched_within(t.cold_age)));
         }
         // The untouched pages have the age of the region.
         let rest = seen - b.hot - b.warm;

@@ -1,11 +1,12 @@
 //! Dry runs: counts the effects of actions without acting.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use isotherm_core::{
-    Act, Action, Applied, Budget, Nanos, OpsError, PAGE_SIZE, PageKind, Support, TargetId,
-    TargetView, Work,
+    Act, Action, Applied, Budget, Nanos, OpsError, PAGE_SIZE, PageKind, RegionView, Support,
+    TargetId, TargetView, Work,
 };
 use rangemap::RangeMap;
 
@@ -57,12 +58,16 @@ struct Counts {
     ranges: RangeMap<u64, Count>,
     /// Bytes that were counted in parts of ranges and not found there: they are in other parts, which have less.
     elsewhere: u64,
+    /// Page filters rejected what was touched within this time.
+    untouched_for: Option<Duration>,
 }
 
 /// How much of a range was counted, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Count {
     bytes: u64,
+    /// Bytes that were counted and then touched, if the view of `at` is right.
+    touched: u64,
     of: u64,
     at: Nanos,
 }
@@ -74,9 +79,40 @@ struct CountedBytes {
     is_exact: bool,
 }
 
+impl Counts {
+    /// The bytes in a range, by the bytes of each count.
+    fn bytes(&self, range: Range<u64>, bytes_of: impl Fn(&Count) -> Option<u64>) -> CountedBytes {
+        let (mut bytes, mut is_exact) = (0, true);
+        for (r, count) in self.ranges.overlapping(range.clone()) {
+            let Some(of_count) = bytes_of(count) else { continue };
+            let here = u128::from(r.end.min(range.end) - r.start.max(range.start));
+            bytes += here * u128::from(of_count) / u128::from(count.of.max(1));
+            // Of a range that was noted in part again, the rest is an estimate, too.
+            is_exact &= here == u128::from(count.of);
+        }
+        let pages = (bytes + u128::from(PAGE_SIZE / 2)) / u128::from(PAGE_SIZE);
+        CountedBytes { bytes: pages as u64 * PAGE_SIZE, is_exact }
+    }
+
+    /// Notes what must have been touched since it was counted, because the region has less untouched memory: less than
+    /// half, since rates vary by chance.
+    fn note_touched(&mut self, region: &RegionView, at: Nanos) {
+        let Some(time) = self.untouched_for else { return };
+        let range = region.range.start..region.range.end;
+        let untouched = region.resident_bytes() as f64 * (1.0 - region.touched_within(time));
+        let bytes = untouched as u64;
+        let counted = self.bytes(range.clone(), |count| Some(count.bytes + count.touched)).bytes;
+        if bytes < counted / 2 {
+            let of = range.end - range.start;
+            self.ranges.insert(range, Count { bytes, touched: counted - bytes, of, at });
+        }
+    }
+}
+
 impl Counted {
-    /// Forgets memory that is not resident in `targets`, in order of id, the last views of all targets.
-    pub fn keep(&mut self, targets: &[TargetView]) {
+    /// Forgets memory that is not resident or was touched since, by `targets`: the last views of all targets, in order
+    /// of id.
+    pub fn keep(&mut self, targets: &[TargetView], now: Nanos) {
         self.0.retain(|(id, action), counts| {
             let found = targets.binary_search_by_key(id, |t| t.id);
             let Some(target) = found.ok().and_then(|i| targets.get(i)) else { return false };
@@ -92,6 +128,7 @@ impl Counted {
                 }
                 end = to;
             }
+            target.regions.iter().for_each(|r| counts.note_touched(r, now));
             true
         });
     }
@@ -120,19 +157,10 @@ impl Counted {
     /// What was counted in the first `reached` bytes of a range.
     fn of(&self, work: &Work<'_>, reached: u64, now: Nanos) -> CountedBytes {
         let (start, end) = (work.range.start, work.range.start + reached);
-        let (mut bytes, mut is_exact) = (0, true);
-        let counts = self.0.get(&(work.target, work.action.clone()));
-        for (r, count) in counts.iter().flat_map(|counts| counts.ranges.overlapping(start..end)) {
-            if has_changed(work, now, count) {
-                continue;
-            }
-            let here = u128::from(r.end.min(end) - r.start.max(start));
-            bytes += here * u128::from(count.bytes) / u128::from(count.of.max(1));
-            // Of a range that was noted in part again, the rest is an estimate, too.
-            is_exact &= here == u128::from(count.of);
-        }
-        let pages = (bytes + u128::from(PAGE_SIZE / 2)) / u128::from(PAGE_SIZE);
-        CountedBytes { bytes: pages as u64 * PAGE_SIZE, is_exact }
+        let Some(counts) = self.0.get(&(work.target, work.action.clone())) else {
+            return CountedBytes { bytes: 0, is_exact: true };
+        };
+        counts.bytes(start..end, |count| counted_bytes(work, now, count))
     }
 
     /// Notes that the first `reached` bytes of a range have `affected` bytes, and returns how many of them are new.
@@ -153,7 +181,8 @@ impl Counted {
             return affected;
         }
         let counts = self.0.entry((work.target, work.action.clone())).or_default();
-        let count = Count { bytes: affected, of: reached, at };
+        counts.untouched_for = untouched_for(work);
+        let count = Count { bytes: affected, touched: 0, of: reached, at };
         counts.ranges.insert(work.range.start..work.range.start + reached, count);
         let more = affected.saturating_sub(before.bytes);
         let is_elsewhere = more.min(counts.elsewhere);
@@ -165,10 +194,25 @@ impl Counted {
     }
 }
 
-/// Whether the range was in another state when it was counted. Page filters by age already reject touched pages.
-fn has_changed(work: &Work<'_>, now: Nanos, count: &Count) -> bool {
-    let by_page = work.filters.iter().any(|f| matches!(f.kind, PageKind::Touched { .. }));
-    !by_page && work.cause.is_some_and(|cause| cause.age < now.since(count.at))
+/// The time for which pages that pass the filters by age are untouched.
+fn untouched_for(work: &Work<'_>) -> Option<Duration> {
+    let times = work.filters.iter().map(|f| match f.kind {
+        PageKind::Touched { within } => Some(within),
+        _ => None,
+    });
+    times.flatten().max()
+}
+
+/// What a real run would not find again; `None` if the range was in another state when it was counted.
+fn counted_bytes(work: &Work<'_>, now: Nanos, count: &Count) -> Option<u64> {
+    let elapsed = now.since(count.at);
+    match (untouched_for(work), work.cause) {
+        // Memory that was touched a moment ago cannot pass the filter. If it does, the view was wrong. Views are late by
+        // up to a second, so that half of the time decides.
+        (Some(time), _) if elapsed < time / 2 => Some(count.bytes + count.touched),
+        (None, Some(cause)) if cause.age < elapsed => None,
+        _ => Some(count.bytes),
+    }
 }
 
 /// Estimated time for acting on `bytes` bytes.
@@ -193,10 +237,9 @@ fn page_cost(action: &Action) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::ops::Range;
     use std::sync::Arc;
 
-    use isotherm_core::{AddrRange, Cause, PageFilter};
+    use isotherm_core::{AddrRange, Cause, PageFilter, Rate, UnknownPages};
 
     use super::*;
 
@@ -368,23 +411,66 @@ mod tests {
         assert_eq!(run.pages(&aged(s(20)), 160), 8);
     }
 
-    #[test]
-    fn memory_that_is_gone_in_between_is_counted_again() {
-        let mut run = Run::new(|_| true);
-        assert_eq!(run.pages(&by_page(0..8), 0), 8);
-        let view = |id| TargetView {
+    fn view(id: u32, regions: Vec<RegionView>) -> TargetView {
+        TargetView {
             id: TargetId(id),
             ran: None,
             mappings: Arc::default(),
             left_out: 0,
             dirty: None,
-            regions: Vec::new(),
+            regions,
             ages: None,
-        };
-        run.counted.keep(&[view(1)]);
+        }
+    }
+
+    #[test]
+    fn memory_that_is_gone_in_between_is_counted_again() {
+        let mut run = Run::new(|_| true);
+        assert_eq!(run.pages(&by_page(0..8), 0), 8);
+        run.counted.keep(&[view(1, Vec::new())], Nanos(0));
         assert_eq!(run.pages(&by_page(0..8), 1), 8, "it was unmapped");
-        run.counted.keep(&[view(2)]);
+        run.counted.keep(&[view(2, Vec::new())], Nanos(0));
         assert_eq!(run.pages(&by_page(0..8), 2), 8, "another process");
+    }
+
+    /// Two areas that are used in turns: a real run pages out each of them once in each turn.
+    #[test]
+    fn memory_that_is_used_in_turns_is_counted_in_each_turn() {
+        let region = |pages: Range<u64>, hz: f32, touched_bp| RegionView {
+            range: AddrRange::new(pages.start * PAGE_SIZE, pages.end * PAGE_SIZE),
+            accesses_bp: 0,
+            age: Duration::ZERO,
+            rate: Rate { hz, ..Rate::default() },
+            touched_bp,
+            resident_bp: 10_000,
+            unknown_bp: UnknownPages::default(),
+            support: None,
+        };
+        let mut run = Run::new(|page| page < 8);
+        let used = |run: &mut Run, at, first: bool, hz, touched_bp| {
+            let [a, b] =
+                [first, !first].map(|is_used| if is_used { (hz, touched_bp) } else { (0.0, 0) });
+            let regions = vec![region(0..8, a.0, a.1), region(8..16, b.0, b.1)];
+            run.counted.keep(&[view(1, regions)], Nanos(0) + s(at));
+        };
+        let look =
+            |run: &mut Run, at| run.pages(&by_page(0..8), at) + run.pages(&by_page(8..16), at);
+        used(&mut run, 30, false, 20.0, 10_000);
+        assert_eq!(look(&mut run, 30), 8);
+        used(&mut run, 40, true, 20.0, 10_000);
+        run.sees.is_cold = |page| page >= 8;
+        assert_eq!(look(&mut run, 60), 8);
+        used(&mut run, 70, false, 20.0, 10_000);
+        run.sees.is_cold = |page| page < 8;
+        assert_eq!(look(&mut run, 90), 8);
+        // A quarter of the region is in use, or touches are rare: what was counted may still be untouched.
+        for (hz, touched_bp) in [(20.0, 2500), (0.01, 10_000)] {
+            used(&mut run, 90, true, hz, touched_bp);
+            assert_eq!(look(&mut run, 110), 0, "{hz} {touched_bp}");
+        }
+        // It is still cold, so it was not touched.
+        used(&mut run, 110, true, 20.0, 10_000);
+        assert_eq!(look(&mut run, 111), 0);
     }
 
     #[test]

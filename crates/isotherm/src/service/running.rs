@@ -170,7 +170,7 @@ impl SchemeJob {
         let act = on.watch.act().ok_or(ServiceError::CannotAct)?;
         let is_dry = self.dry();
         if is_dry {
-            self.counted.keep(&s.targets);
+            self.counted.keep(&s.targets, now);
         }
         let mut dry = Dry { act, counted: &mut self.counted, now };
         let act: &mut dyn Act = if is_dry { &mut dry } else { dry.act };
