@@ -425,7 +425,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
             }
         }
         on.attribute(self.job).map_err(DriverError)?;
-        self.job.turn(now).map_err(DriverError)?;
+        self.job.turn(&mut on, now).map_err(DriverError)?;
         Ok(ControlFlow::Continue(now))
     }
 
