@@ -339,7 +339,7 @@ fn the_record_itself_is_not_recorded() {
     let at = |name: &str| root.join(name);
     (0..FILES).for_each(|n| fs::write(at(&n.to_string()), "cached").unwrap());
     let (tree, record) = (root.to_str().unwrap(), at("rec"));
-    let limits = ["--max-size", "160K", "--rotate", "2"];
+    let limits = ["--max-size", "256K", "--rotate", "2"];
     let options = ["--dir", tree, "--aggr", "500ms", "-o", record.to_str().unwrap()];
     let mut recorder = Recorder::recording(&[&options[..], &limits[..]].concat());
     until("a rotation", || at("rec.1").exists());
