@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use isotherm_bench::bootstrap::middle;
 use isotherm_bench::limited::Limited;
 use isotherm_bench::page_cache::drop_cache;
 use isotherm_bench::postgres;
@@ -68,19 +69,17 @@ fn main() -> Result<()> {
     for (name, is_strewn, scans) in CASES.into_iter().filter(|case| is_wanted(case.0)) {
         let script = path.join("transaction.sql");
         std::fs::write(&script, transaction(o.scale, is_strewn))?;
-        let mut factors = Vec::new();
-        let mut sums = [0.0; 2];
+        let (mut without, mut with) = (Vec::new(), Vec::new());
         for _ in 0..o.pairs {
-            let without = run(&o, &path, &script, scans, None)?;
-            let with = run(&o, &path, &script, scans, Some(&isotherm))?;
-            sums = [sums[0] + without, sums[1] + with];
-            factors.push(with / without);
+            without.push(run(&o, &path, &script, scans, None)?);
+            with.push(run(&o, &path, &script, scans, Some(&isotherm))?);
         }
+        let mut factors: Vec<f64> = without.iter().zip(&with).map(|(a, b)| b / a).collect();
         factors.sort_by(f64::total_cmp);
-        let mean = sums.map(|sum| sum / o.pairs as f64);
-        let median = factors.get(factors.len() / 2).copied().unwrap_or(f64::NAN);
         let all: Vec<String> = factors.iter().map(|factor| format!("{factor:.2}")).collect();
-        println!("{name:<18}{:>14.0}{:>14.0}{median:>10.2}  {}", mean[0], mean[1], all.join(" "));
+        let [without, with, factor] =
+            [without, with, factors].map(|of| middle(of).unwrap_or(f64::NAN));
+        println!("{name:<18}{without:>14.0}{with:>14.0}{factor:>10.2}  {}", all.join(" "));
     }
     Ok(())
 }

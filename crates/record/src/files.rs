@@ -162,6 +162,10 @@ impl RecordFiles {
         Ok(RecordFiles { path: path.to_owned(), keep, file, len: Some(0), aside })
     }
 
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Standard output, which is not closed at the end, and cannot be rotated.
     #[cfg(unix)]
     pub(crate) fn stdout(name: &Path) -> Result<Self, WriteError> {

@@ -1,6 +1,7 @@
 //! Writes a record.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -95,6 +96,12 @@ impl Writer<RecordFiles> {
         limits.file_size()?;
         let files = RecordFiles::create(path, limits.rotate.unwrap_or(1))?;
         Writer::to(files, path, facts, limits)
+    }
+
+    /// The file that it writes at present: after a rotation another one.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        self.sink.file()
     }
 }
 

@@ -1,5 +1,6 @@
 //! `isotherm record` of files.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -12,6 +13,7 @@ use isotherm_core::{AddrRange, DirtyBytes, RegionView, Snapshot};
 use isotherm_linux::page_cache::ReadCounter;
 use isotherm_record::{Event, Reader};
 use rustix::fs::{Advice, fadvise};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::files::write;
@@ -321,6 +323,43 @@ fn windows_of_sparse_files_are_joined() {
     assert!((all / 2..all + all / 20).contains(&cached), "{cached} bytes of {all}");
     let is_joined = |r: &RegionView| r.range.start.is_multiple_of(2 * WINDOW);
     assert!(regions.clone().all(is_joined), "{:?}", s.targets);
+}
+
+/// The record grows as long as isotherm watches it. After a rotation it is another file.
+#[test]
+fn the_record_itself_is_not_recorded() {
+    needs_root!();
+    if !counts_reads() {
+        return;
+    }
+    // Very many regions, so that the record rotates soon.
+    const FILES: u64 = 300;
+    let dir = folder();
+    let root = dir.path().canonicalize().unwrap();
+    let at = |name: &str| root.join(name);
+    (0..FILES).for_each(|n| fs::write(at(&n.to_string()), "cached").unwrap());
+    let (tree, record) = (root.to_str().unwrap(), at("rec"));
+    let limits = ["--max-size", "256K", "--rotate", "2"];
+    let options = ["--dir", tree, "--aggr", "500ms", "-o", record.to_str().unwrap()];
+    let mut recorder = Recorder::recording(&[&options[..], &limits[..]].concat());
+    until("a rotation", || at("rec.1").exists());
+    // What the record writes from now on is in a listing that has this file.
+    fs::write(at("later"), "cached").unwrap();
+    let mut names = BTreeSet::new();
+    until("a new file", || {
+        std::thread::sleep(Duration::from_millis(200));
+        // It does not exist for a moment at each rotation.
+        let events = Reader::open(&record).into_iter().flatten().map_while(Result::ok);
+        names.extend(events.filter_map(|event| match event {
+            Event::Target(fact) => Some(fact.command),
+            _ => None,
+        }));
+        names.iter().any(|name| name.ends_with("/later"))
+    });
+    recorder.signal(Signal::INT);
+    assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+    let own = names.iter().find(|name| name.contains("/rec"));
+    assert_eq!(own, None);
 }
 
 /// A log has grown since the files were listed, which happens seldom where very many files are in memory.

@@ -161,6 +161,7 @@ pub fn record(
     let session = session.speaking(control, metrics, Notify::default()).writing(agent);
     let recording = RecordJob {
         files: writer.summary().files,
+        unwatched_files: 0,
         file_size: o.limits.file_size().unwrap_or(u64::MAX),
         writer,
         stacks,
@@ -257,6 +258,8 @@ struct RecordJob {
     stacks: Option<Stacks>,
     /// number of files that contain the sampled pages
     files: u64,
+    /// number of files that are not watched, because they are the record itself
+    unwatched_files: u64,
     /// maximum number of bytes of a file
     file_size: u64,
     file: PathBuf,
@@ -354,7 +357,7 @@ impl Job for RecordJob {
     type Status = WatchStatus;
     type Error = RecordError;
 
-    fn turn(&mut self, now: Nanos) -> Result<(), RecordError> {
+    fn turn(&mut self, on: &mut JobContext<'_>, now: Nanos) -> Result<(), RecordError> {
         if self.writer.flush_by().is_some_and(|by| now >= by) {
             let _ = self.writer.flush()?;
         }
@@ -362,6 +365,10 @@ impl Job for RecordJob {
             let news = stacks.turn(now);
             self.write_stacks(news)?;
             self.repeat_pages()?;
+        }
+        let files = self.writer.summary().files;
+        if std::mem::replace(&mut self.unwatched_files, files) != files {
+            on.watch.leave_out(self.writer.file())?;
         }
         self.privileges.fit(&self.writer)
     }

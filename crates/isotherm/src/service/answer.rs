@@ -46,6 +46,7 @@ impl SchemeJob {
                 let limits = Limits { max_size, rotate: None };
                 let (code, pages) = (self.code(), self.pages());
                 self.recording.start(&file, limits, attrs, self.facts.values(), code, pages)?;
+                self.recording.file().map_or(Ok(()), |file| on.watch.leave_out(file))?;
             }
         }
         Ok(Response::done())

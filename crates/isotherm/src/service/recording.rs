@@ -1,6 +1,7 @@
 //! A record of snapshots while schemes are running, started and ended over the control socket.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -128,6 +129,11 @@ impl SideRecord {
     /// Whether a record is in progress.
     pub fn is_on(&self) -> bool {
         self.writer.is_some()
+    }
+
+    /// The file that is written.
+    pub fn file(&self) -> Option<&File> {
+        self.writer.as_ref().map(Writer::file)
     }
 
     /// Ends the record.

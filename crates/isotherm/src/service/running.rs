@@ -230,7 +230,7 @@ impl Job for SchemeJob {
     type Status = ServiceStatus;
     type Error = ServiceError;
 
-    fn turn(&mut self, now: Nanos) -> Result<(), ServiceError> {
+    fn turn(&mut self, _: &mut JobContext<'_>, now: Nanos) -> Result<(), ServiceError> {
         self.write_stacks(now, Stacks::turn);
         self.recording.flush_if_due(now);
         Ok(())

@@ -32,7 +32,7 @@ pub trait Job {
     ///
     /// # Errors
     /// An error ends the session.
-    fn turn(&mut self, _now: Nanos) -> Result<(), Self::Error> {
+    fn turn(&mut self, _on: &mut JobContext<'_>, _now: Nanos) -> Result<(), Self::Error> {
         Ok(())
     }
 

@@ -54,6 +54,9 @@ pub use status::{Progress, Silent, Status};
 /// Maximum number of control groups without processes whose counts are kept.
 const MAX_LEFT_GROUPS: usize = 1024;
 
+/// A time that has passed: [`SessionDriver::serve`] then only does what is due.
+const NOW: Nanos = Nanos(0);
+
 /// Why a session has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEnd {
@@ -401,44 +404,14 @@ struct SessionDriver<'a, J> {
     stop: &'a Stop,
 }
 
-impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
-    type End = SessionEnd;
-    type Error = DriverError<J::Error>;
-
-    fn turn(
-        &mut self,
-        watch: &mut (dyn Watch + 's),
-    ) -> Result<ControlFlow<SessionEnd, Nanos>, Self::Error> {
-        let mut on = JobContext { watch, state: self.state };
-        let now = sys::monotonic();
-        on.state.notify.alive(now);
-        if let Some(cause) = self.stop.cause() {
-            return Ok(ControlFlow::Break(SessionEnd::Stopped(cause.to_string())));
-        }
-        if self.stop.take_reload_request() {
-            self.job.reload(&mut on);
-        }
-        if std::mem::take(self.ended) || on.state.follower.is_due(now) {
-            on.follow(self.job).map_err(DriverError)?;
-            if !on.state.follower.any_alive(on.watch.hold()) {
-                return Ok(ControlFlow::Break(SessionEnd::TargetsGone));
-            }
-        }
-        on.attribute(self.job).map_err(DriverError)?;
-        self.job.turn(now).map_err(DriverError)?;
-        Ok(ControlFlow::Continue(now))
-    }
-
+impl<J: Job> SessionDriver<'_, J> {
     /// Waits until the given time, or until there is something to do. Answers requests, and writes metrics.
-    fn wait(
+    fn serve(
         &mut self,
-        watch: &mut (dyn Watch + 's),
+        watch: &mut dyn Watch,
         until: Nanos,
-    ) -> Result<ControlFlow<SessionEnd>, Self::Error> {
+    ) -> Result<ControlFlow<SessionEnd>, DriverError<J::Error>> {
         let mut on = JobContext { watch, state: self.state };
-        if self.job.work(&mut on).map_err(DriverError)? {
-            return Ok(ControlFlow::Continue(()));
-        }
         let w = &mut *on.state;
         let others = [
             self.stop.end(),
@@ -466,6 +439,45 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         Ok(stop
             .map_or(ControlFlow::Continue(()), |why| ControlFlow::Break(SessionEnd::Stopped(why))))
     }
+}
+
+impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
+    type End = SessionEnd;
+    type Error = DriverError<J::Error>;
+
+    fn turn(
+        &mut self,
+        watch: &mut (dyn Watch + 's),
+    ) -> Result<ControlFlow<SessionEnd, Nanos>, Self::Error> {
+        let mut on = JobContext { watch, state: self.state };
+        let now = sys::monotonic();
+        on.state.notify.alive(now);
+        if let Some(cause) = self.stop.cause() {
+            return Ok(ControlFlow::Break(SessionEnd::Stopped(cause.to_string())));
+        }
+        if self.stop.take_reload_request() {
+            self.job.reload(&mut on);
+        }
+        if std::mem::take(self.ended) || on.state.follower.is_due(now) {
+            on.follow(self.job).map_err(DriverError)?;
+            if !on.state.follower.any_alive(on.watch.hold()) {
+                return Ok(ControlFlow::Break(SessionEnd::TargetsGone));
+            }
+        }
+        on.attribute(self.job).map_err(DriverError)?;
+        self.job.turn(&mut on, now).map_err(DriverError)?;
+        Ok(ControlFlow::Continue(now))
+    }
+
+    fn wait(
+        &mut self,
+        watch: &mut (dyn Watch + 's),
+        until: Nanos,
+    ) -> Result<ControlFlow<SessionEnd>, Self::Error> {
+        let mut on = JobContext { watch, state: self.state };
+        let has_worked = self.job.work(&mut on).map_err(DriverError)?;
+        self.serve(watch, if has_worked { NOW } else { until })
+    }
 
     fn snapshot(
         &mut self,
@@ -484,13 +496,139 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         self.state.follower.add_lasting(&news);
         let mut on = JobContext { watch, state: self.state };
         on.name(&news, self.job).map_err(DriverError)?;
-        self.job.snapshot(&mut on, &s).map_err(DriverError)
+        if let ControlFlow::Break(end) = self.job.snapshot(&mut on, &s).map_err(DriverError)? {
+            return Ok(ControlFlow::Break(end));
+        }
+        // A source that needs longer than its interval for a snapshot never waits.
+        self.serve(watch, NOW)
     }
 
     fn ended(&mut self, why: EndReason) -> SessionEnd {
         match why {
             EndReason::TargetsGone => SessionEnd::TargetsGone,
             EndReason::Stopped | EndReason::Played => SessionEnd::Stopped(String::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixStream;
+
+    use isotherm_core::{Cost, Source, Step};
+    use isotherm_linux::{HeldProcesses, Hold};
+
+    use super::*;
+    use crate::control::{Request, Response};
+    use crate::watch::StaticTargets;
+
+    /// Steps after which the source ends, so that a test ends that fails.
+    const STEPS: u64 = 100;
+
+    /// A source that is never ahead of time: what is due takes longer than the interval.
+    struct LateWatch {
+        steps: u64,
+        /// Each step is a snapshot. Otherwise none is, and the job has work.
+        delivers: bool,
+        held: HeldProcesses,
+    }
+
+    impl Source for LateWatch {
+        fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
+            let seq = self.steps;
+            self.steps += 1;
+            if self.steps > STEPS {
+                return Ok(Step::End(EndReason::Played));
+            }
+            if !self.delivers {
+                return Ok(Step::Wait(now));
+            }
+            let (start, end, attrs) = (Nanos(seq), Nanos(seq + 1), Attrs::default());
+            let (cost, quality, targets) = (Cost::default(), None, Vec::new());
+            Ok(Step::Snapshot(Snapshot { seq, start, end, attrs, cost, quality, targets }.into()))
+        }
+    }
+
+    impl Watch for LateWatch {
+        fn hold(&mut self) -> &mut dyn Hold {
+            &mut self.held
+        }
+
+        fn set_targets(&mut self, _: &[TargetId]) -> Result<(), WatchError> {
+            Ok(())
+        }
+
+        fn stop(&mut self) -> Result<(), WatchError> {
+            Ok(())
+        }
+    }
+
+    /// A job that always has work, unless there are snapshots.
+    #[derive(Default)]
+    struct BusyJob {
+        calls: u64,
+    }
+
+    impl Job for BusyJob {
+        type Status = u64;
+        type Error = SessionError;
+
+        fn snapshot(
+            &mut self,
+            _: &mut JobContext<'_>,
+            _: &Arc<Snapshot>,
+        ) -> Result<ControlFlow<SessionEnd>, SessionError> {
+            self.calls += 1;
+            Ok(ControlFlow::Continue(()))
+        }
+
+        fn work(&mut self, _: &mut JobContext<'_>) -> Result<bool, SessionError> {
+            self.calls += 1;
+            Ok(true)
+        }
+
+        fn request(
+            &mut self,
+            _: &mut JobContext<'_>,
+            _: Request,
+        ) -> Result<Response<u64>, SessionError> {
+            Ok(Response::status(self.calls))
+        }
+    }
+
+    #[test]
+    fn requests_are_answered_although_a_snapshot_is_always_due() {
+        for delivers in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("sock");
+            let control = Control::open(&path).unwrap();
+            let lasting = StaticTargets { kind: "files", facts: Vec::new() };
+            let attrs = Attrs::default();
+            let mut session = Session {
+                watch: Box::new(LateWatch { steps: 0, delivers, held: HeldProcesses::default() }),
+                state: SessionState {
+                    follower: Follower::new(Some(lasting)),
+                    attributions: Attributions::default(),
+                    ages: IdleAges::default(),
+                    status: Status::new(&attrs, Box::new(Silent)),
+                    last: None,
+                    control: Some(control),
+                    history: None,
+                    metrics: MetricsExporter::default(),
+                    agent: Agent::default(),
+                    notify: Notify::default(),
+                },
+                ended: true,
+            };
+            let mut client = UnixStream::connect(&path).unwrap();
+            client.write_all(b"{\"do\":\"status\"}\n{\"do\":\"stop\"}\n").unwrap();
+            let mut job = BusyJob::default();
+            let end = session.run(&mut job, &Stop::never()).unwrap();
+            assert_eq!(end, SessionEnd::Stopped("stopped by a request".to_owned()), "{delivers}");
+            drop(session);
+            let answers: Vec<String> = BufReader::new(client).lines().map(Result::unwrap).collect();
+            assert_eq!(answers, ["{\"ok\":true,\"status\":1}", "{\"ok\":true,\"status\":2}"]);
         }
     }
 }

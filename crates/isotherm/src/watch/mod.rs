@@ -7,6 +7,7 @@ mod looks;
 mod physical;
 mod together;
 
+use std::fs::File;
 use std::time::Duration;
 
 use isotherm_core::{
@@ -169,6 +170,14 @@ pub trait Watch: Source {
     /// Lasting targets that have appeared or changed their names since the last call.
     fn news(&mut self) -> Vec<TargetInfo> {
         Vec::new()
+    }
+
+    /// Does not watch this file, because isotherm writes it.
+    ///
+    /// # Errors
+    /// If it cannot be identified.
+    fn leave_out(&mut self, _file: &File) -> Result<(), WatchError> {
+        Ok(())
     }
 
     /// Accesses to a sample of the pages of files, in the interval of the last snapshot, or after it until the end.

@@ -1,6 +1,7 @@
 //! Processes and files together: each snapshot of the processes also has the files.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -183,6 +184,10 @@ impl Watch for ProcessFileWatch {
 
     fn news(&mut self) -> Vec<TargetInfo> {
         self.files.news()
+    }
+
+    fn leave_out(&mut self, file: &File) -> Result<(), WatchError> {
+        self.files.leave_out(file)
     }
 
     fn trace(&mut self) -> Option<CacheTrace> {

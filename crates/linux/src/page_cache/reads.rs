@@ -23,8 +23,10 @@ const MARKS_SHIFT: u32 = 20;
 const WHOLE_FILE: u32 = 63;
 /// Marks are 0 at first, which must not be the last interval.
 const FIRST_INTERVAL: u32 = 2;
-/// Maximum number of counts that one system call reads from the kernel.
-const BATCH_COUNTS: u32 = 4096;
+/// Capacity of the maps of counts, as in `reads.bpf.c`: one system call reads all counts. The kernel ends a smaller batch
+/// before a bucket that does not fit, and libbpf-rs stops after a batch that is not full. The remaining counts would
+/// belong to the next interval.
+const MAX_COUNTED: u32 = 65_536;
 
 /// Counts which file is read how often, on the whole machine. It does not observe reads of tmpfs, accesses through
 /// mappings, and reads that bypass the page cache.
@@ -277,7 +279,7 @@ impl ReadCounter {
         ring.add(&self.skel.maps.trace, push).map_err(failed)?;
         ring.build().and_then(|ring| ring.consume()).map_err(failed)?;
         let map = &self.skel.maps.totals;
-        let totals = map.lookup_and_delete_batch(BATCH_COUNTS, MapFlags::ANY, MapFlags::ANY);
+        let totals = map.lookup_and_delete_batch(MAX_COUNTED, MapFlags::ANY, MapFlags::ANY);
         let word = |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
         let pages = totals.map_err(failed)?;
         let pages = pages.filter_map(|(file, pages)| Some((word(&file)?, word(&pages)?))).collect();
@@ -308,7 +310,7 @@ impl ReadCounter {
             bss.interval = bss.interval.saturating_add(1);
         }
         let map = &self.skel.maps.counts;
-        let batches = map.lookup_and_delete_batch(BATCH_COUNTS, MapFlags::ANY, MapFlags::ANY);
+        let batches = map.lookup_and_delete_batch(MAX_COUNTED, MapFlags::ANY, MapFlags::ANY);
         Ok(batches.map_err(failed)?.filter_map(|(key, count)| access_count(&key, &count)).collect())
     }
 }
@@ -349,4 +351,31 @@ fn traced_access(bytes: &[u8]) -> Option<TracedAccess> {
 
 fn failed(e: libbpf_rs::Error) -> PageCacheError {
     PageCacheError::Run(crate::log::reason(&e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There are so many that many buckets of the map have several: a smaller batch would end before one of these.
+    #[test]
+    fn all_counts_are_taken_at_once() {
+        const COUNTS: u64 = 50_000;
+        let mut counter = match ReadCounter::by_window(6, false) {
+            Ok(counter) => counter,
+            Err(e) => {
+                assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{e}");
+                return eprintln!("skipped: {e}");
+            }
+        };
+        for round in 0..3 {
+            for window in 0..COUNTS {
+                let key = [round, window].map(u64::to_ne_bytes).concat();
+                counter.skel.maps.counts.update(&key, &1_u64.to_ne_bytes(), MapFlags::ANY).unwrap();
+            }
+            let taken = counter.take().unwrap();
+            assert!(taken.iter().all(|count| count.file == round), "counts of an earlier round");
+            assert_eq!(taken.len() as u64, COUNTS);
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod turns;
 mod watched;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
 use std::time::Duration;
 
 use isotherm_core::{
@@ -125,6 +126,7 @@ impl WatchedFiles {
 
     fn find(&mut self, now: Nanos) -> Result<(), WatchError> {
         let (mut found, cache) = self.reader.find()?;
+        found.retain(|f| !self.files.own.contains(&f.file.key()));
         // Also the order of the targets: reports name the first one.
         found.sort_by_key(|f| std::cmp::Reverse(f.file.pages));
         if found.len() > MAX_WATCHED_FILES && !std::mem::replace(&mut self.files.is_cut, true) {
@@ -203,6 +205,8 @@ fn join_parts(watched: &mut [&mut WatchedFile], left: &mut LeftFiles) -> usize {
 struct Watched {
     files: BTreeMap<FileKey, WatchedFile>,
     left: LeftFiles,
+    /// files that isotherm writes, which are not watched
+    own: HashSet<FileKey>,
     next_id: u32,
     /// names to report
     news: Vec<TargetInfo>,
@@ -221,6 +225,7 @@ impl Watched {
         Watched {
             files: BTreeMap::new(),
             left: LeftFiles::default(),
+            own: HashSet::new(),
             next_id: first.0,
             news: Vec::new(),
             is_cut: false,
@@ -538,6 +543,16 @@ impl Watch for FileWatch {
 
     fn news(&mut self) -> Vec<TargetInfo> {
         std::mem::take(&mut self.files.files.news)
+    }
+
+    fn leave_out(&mut self, file: &File) -> Result<(), WatchError> {
+        let WatchedFiles { reader, files, .. } = &mut self.files;
+        let Some(cache) = reader.page_cache() else { return Ok(()) };
+        for file in cache.open_file(file)?.files {
+            files.files.remove(&file.key());
+            files.own.insert(file.key());
+        }
+        Ok(())
     }
 
     fn trace(&mut self) -> Option<CacheTrace> {
