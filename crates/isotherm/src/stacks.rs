@@ -187,17 +187,18 @@ struct Followed {
     again: bool,
     /// its page frame when it was resident last; 0 if unknown
     frame: u64,
-    /// how many processes its process had started at its last fault
-    forks: u64,
+    /// the number of forks of its process at its last fault; `None` if its process shared it with its parent and has not
+    /// touched it since
+    forks: Option<u64>,
     /// Its process shared it with its parent.
     inherited: bool,
 }
 
 impl Followed {
     /// Whether a minor fault leaves the page to its owner: it returns from the swap cache, or it is written to for the
-    /// first time after a fork. Its process has started `forks` processes.
+    /// first time after a fork. At the fault its process had this number of forks.
     fn keeps_owner(&self, forks: u64) -> bool {
-        !self.resident || self.forks < forks
+        !self.resident || self.forks != Some(forks)
     }
 }
 
@@ -215,7 +216,7 @@ struct Process {
     /// fault near them, also after the process has mapped another file there.
     mapped_before: Vec<AddrRange>,
     unwinder: Option<StackUnwinder>,
-    /// the number of processes that it has started
+    /// the number of processes that it has started; it stands for that of forks where the kernel does not count them
     forks: u64,
     /// when it had inherited pages of its parent
     inherited: Option<Nanos>,
@@ -466,13 +467,11 @@ impl Stacks {
             let fault = Fault { weight: 1 << shift, ..fault };
             let owner = owners.shared(&fault);
             faults.push(StackNews::Fault(fault));
-            let (again, forks, inherited) = (false, 0, true);
+            let (again, forks, inherited) = (false, None, true);
             let new = Followed { owner, since: at, shift, again, forks, inherited, ..page };
             followed.insert((pid, start, size), new);
         }
         if !faults.is_empty() {
-            // A page that it writes to later keeps its owner.
-            process.forks += 1;
             process.inherited = Some(sys::monotonic());
             out.extend(process.read_code(pid, reader, tables, at));
             out.append(&mut faults);
@@ -684,12 +683,12 @@ impl Stacks {
             return;
         }
         let (since, frame) = (s.at, process.frame(start));
-        let (is_read, forks) = (s.kind == SampleKind::Read, process.forks);
+        let (is_read, forks) = (s.kind == SampleKind::Read, s.forks.unwrap_or(process.forks));
         if let Some(page) = self.followed.get_mut(&key)
             && (is_read || page.keeps_owner(forks))
         {
             let (was_resident, range) = (page.resident, AddrRange::new(start, start + size));
-            (page.resident, page.frame, page.forks) = (true, frame, forks);
+            (page.resident, page.frame, page.forks) = (true, frame, Some(forks));
             if !is_read && shift as usize > page.shift {
                 (page.shift, page.since) = (shift as usize, since);
                 // A smaller sample has copied it: this page represents more of them.
@@ -723,7 +722,7 @@ impl Stacks {
         let Some(StackNews::Fault(sample)) = out.last() else { return };
         let owner = self.owners.shared(sample);
         let (level, shift) = (level as usize, shift as usize);
-        let (resident, inherited) = (true, false);
+        let (resident, forks, inherited) = (true, Some(forks), false);
         let new = Followed { owner, resident, since, level, shift, again, frame, forks, inherited };
         self.followed.insert(key, new);
     }
@@ -966,7 +965,7 @@ mod tests {
             shift,
             again,
             frame: 0,
-            forks: 0,
+            forks: None,
             inherited: false,
         }
     }
@@ -1059,11 +1058,13 @@ mod tests {
             shift: 6,
             again: false,
             frame: 0,
-            forks: 3,
+            forks: Some(3),
             inherited: false,
         };
         assert!(page(true).keeps_owner(4) && page(false).keeps_owner(3));
         assert!(!page(true).keeps_owner(3), "it was freed and filled again");
+        let inherited = Followed { forks: None, ..page(true) };
+        assert!(inherited.keeps_owner(0), "its process shared it with its parent");
     }
 
     /// The code that touched a page near it after the begin would own memory that was there before.

@@ -5,6 +5,7 @@
    - page_out: pages it out, and touches it again
    - fork: shares all memory with a child, and writes to it
    - fork_slowly: the same, but so slowly that no sample is lost
+   - spawn: fills it in another function, starts a program that borrows its memory until it runs, and drops the pages
    - child: leaves all memory to a child too at the end, which writes to the same part of it after another line of input
    - around: shared memory that a child has filled: reads one page in 16 of it, and the kernel maps those around it;
      drops the pages, and waits as long again
@@ -13,6 +14,7 @@
    touched early and late are neighbours. */
 #define _GNU_SOURCE
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +106,16 @@ static void share(char *stays, char *memory, size_t size, int slowly)
 	waitpid(child, NULL, 0);
 }
 
+static void spawn(void)
+{
+	char *words[] = { "true", NULL };
+	pid_t child;
+
+	if (posix_spawnp(&child, words[0], NULL, NULL, words, NULL))
+		exit(1);
+	waitpid(child, NULL, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argv[1];
@@ -119,6 +131,12 @@ int main(int argc, char **argv)
 	if (is_around)
 		fill_in_child(memory, size);
 	keep(stays, size);
+	if (!strcmp(how, "spawn")) {
+		write_shared(memory, size, 0);
+		nanosleep(&wait, NULL);
+		spawn();
+		madvise(memory, size, MADV_DONTNEED);
+	}
 	for (long i = 1; i <= rounds; i++) {
 		refill(memory, size, is_around);
 		nanosleep(&wait, NULL);

@@ -489,6 +489,13 @@ fn memory_that_is_shared_by_a_fork_keeps_its_owner() {
     assert_refilled("fork_slowly", 64, 300, 3);
 }
 
+/// The memory of a program that had started another one by `posix_spawn` was kept by the code that had filled it first.
+#[test]
+fn memory_that_a_spawned_program_borrows_is_not_shared() {
+    needs_root!();
+    assert_refilled("spawn", 64, 600, 1);
+}
+
 /// What a server has filled before it forks its children had no owner in them: 12 % of PostgreSQL's memory.
 #[test]
 fn memory_of_a_parent_has_its_owner_in_a_child() {

@@ -101,6 +101,8 @@ struct sample {
 	 * represent it. Otherwise 0.
 	 */
 	__u64 left_out;
+	/* forks_now() */
+	__u64 forks;
 };
 
 /* Of the faults of one CPU that go to one ring. */
@@ -139,7 +141,7 @@ struct {
 } mapped SEC(".maps");
 
 struct page {
-	/* forks_of() its process at its last fault */
+	/* forks_now() at its last fault, without bit 32 */
 	__u32 forks;
 	/* of the sample when it was filled last; 0 if unknown */
 	__u16 shift;
@@ -190,12 +192,14 @@ static __always_inline struct page_id page_at(__u64 address)
 	return (struct page_id){ bpf_get_current_pid_tgid() >> 32, address >> PAGE_SHIFT };
 }
 
-static __always_inline __u32 forks_of(struct mm_struct *mm)
+/* A number that changes with each fork of the memory of this process. Bit 32 is set if the kernel counts them. */
+static __always_inline __u64 forks_now(void)
 {
-	struct mm_struct___of_5_11 *of = (void *)mm;
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct mm_struct___of_5_11 *mm = (void *)BPF_CORE_READ(task, mm);
 
-	if (bpf_core_field_exists(of->write_protect_seq))
-		return BPF_CORE_READ(of, write_protect_seq.sequence);
+	if (bpf_core_field_exists(mm->write_protect_seq))
+		return 1ull << 32 | BPF_CORE_READ(mm, write_protect_seq.sequence);
 	return 0;
 }
 
@@ -223,8 +227,7 @@ static __always_inline __u32 left_out_by(const struct page *page, __u64 of_page)
  */
 static __always_inline __u32 note_fill(const struct page_id *id, __u32 n)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
-	struct page new = { .forks = forks_of(BPF_CORE_READ(task, mm)) };
+	struct page new = { .forks = forks_now() };
 	struct page *page = bpf_map_lookup_elem(&pages, id);
 
 	if (page && page->forks != new.forks && page->shift > n)
@@ -252,7 +255,7 @@ static __always_inline void put(struct bpf_perf_event_data *ctx, __u32 ring, str
 				__u64 address, __u64 weight, __u64 kind, __u64 left_out)
 {
 	struct sample sample = {
-		.address = address, .weight = weight, .kind = kind, .left_out = left_out
+		.address = address, .weight = weight, .kind = kind, .left_out = left_out, .forks = forks_now()
 	};
 
 	t->taken++;
