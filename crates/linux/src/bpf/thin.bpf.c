@@ -97,8 +97,8 @@ struct sample {
 	__u64 weight;
 	__u64 kind;
 	/*
-	 * If its page was left out when it was filled or mapped last, the shift of the sample that did so: others
-	 * represent it. Otherwise 0.
+	 * If its page was left out when it was filled or mapped before, the shift of the sample that did so: others
+	 * represent it, unless this fault has filled it again. Otherwise 0.
 	 */
 	__u64 left_out;
 	/* forks_now() */
@@ -225,10 +225,9 @@ static __always_inline __u32 left_out_by(const struct page *page, __u64 of_page)
  * Notes the fault of a page of the greatest sample, and returns the shift of the sample that is valid for it: n, or more
  * for the first fault after a fork. That one most often copies the page, and the samples that represented it still do.
  */
-static __always_inline __u32 note_fill(const struct page_id *id, __u32 n)
+static __always_inline __u32 note_fill(const struct page_id *id, struct page *page, __u32 n)
 {
 	struct page new = { .forks = forks_now() };
-	struct page *page = bpf_map_lookup_elem(&pages, id);
 
 	if (page && page->forks != new.forks && page->shift > n)
 		n = page->shift;
@@ -283,10 +282,13 @@ static __always_inline void take_page(struct bpf_perf_event_data *ctx, __u32 rin
 	if (!t)
 		return;
 	n = shift + doublings(t, of_room);
-	if (is_of_greatest && kind == MINOR)
-		n = note_fill(&id, n);
-	else if (is_of_greatest)
-		left_out = left_out_by(bpf_map_lookup_elem(&pages, &id), of_page);
+	if (is_of_greatest) {
+		struct page *page = bpf_map_lookup_elem(&pages, &id);
+
+		left_out = left_out_by(page, of_page);
+		if (kind == MINOR)
+			n = note_fill(&id, page, n);
+	}
 	if (!(of_block >> (64 - n))) {
 		block |= bpf_get_current_pid_tgid() >> 32 << 40;
 		is_first = t->block != block;

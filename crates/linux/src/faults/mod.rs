@@ -450,6 +450,11 @@ impl FaultSampler {
         self.thinner.sampled(pid, address);
     }
 
+    /// Notes that a page is still left out by the sample of this shift, of which its last sample says so.
+    pub fn left_out(&self, pid: i32, address: u64, shift: u32) {
+        self.thinner.left_out(pid, address, shift);
+    }
+
     /// The shift of the sample when a page of the greatest sample was filled last, whether or not it was sampled; `None` if
     /// that is not known.
     #[must_use]

@@ -45,7 +45,7 @@ pub struct Sampled {
     /// number of faults or allocations that this one represents
     pub weight: u64,
     /// If its page was filled or mapped before, when a smaller sample left it out: the shift of that sample, else 0. So
-    /// other pages represent it, as long as they are resident.
+    /// other pages represent it, as long as they are resident, and unless this fault has filled it again.
     pub left_out: u32,
     /// A number that changes when the process shares its memory with a new child until one of them writes to it; `None`
     /// if the kernel does not count that.

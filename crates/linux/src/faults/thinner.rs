@@ -1,6 +1,7 @@
 //! Selects the faults that are sampled.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use isotherm_core::{PAGE_SIZE, sample_hash};
@@ -42,6 +43,9 @@ fn places() -> [u8; 1 << MIN_SHIFT] {
         (first | second << 4) as u8
     })
 }
+
+/// `shift` in `struct page` of `thin.bpf.c`.
+const PAGE_SHIFT: Range<usize> = 4..6;
 
 /// `struct page_id` of `thin.bpf.c`.
 fn page_id(pid: i32, address: u64) -> Vec<u8> {
@@ -182,13 +186,23 @@ impl Thinner {
         let _is_noted = skel.maps.pages.delete(&page_id(pid, address));
     }
 
+    /// Notes that the sample of this shift still leaves out a page: its last fault has not filled it.
+    pub fn left_out(&self, pid: i32, address: u64, shift: u32) {
+        let Some(Program { skel, .. }) = &self.program else { return };
+        let id = page_id(pid, address);
+        let Ok(Some(mut page)) = skel.maps.pages.lookup(&id, MapFlags::ANY) else { return };
+        if let (Some(place), Ok(shift)) = (page.get_mut(PAGE_SHIFT), u16::try_from(shift)) {
+            place.copy_from_slice(&shift.to_ne_bytes());
+            let _is_noted = skel.maps.pages.update(&id, &page, MapFlags::EXIST);
+        }
+    }
+
     /// The shift of the sample when a page of the greatest sample was filled last; `None` if that is not known. In a pid
     /// namespace the program has another pid, and it is never known.
     pub fn filled(&self, pid: i32, address: u64) -> Option<u32> {
         let Some(Program { skel, .. }) = &self.program else { return None };
         let page = skel.maps.pages.lookup(&page_id(pid, address), MapFlags::ANY).ok()??;
-        // `struct page` of `thin.bpf.c`
-        let shift = u16::from_ne_bytes(page.get(4..6)?.try_into().ok()?);
+        let shift = u16::from_ne_bytes(page.get(PAGE_SHIFT)?.try_into().ok()?);
         (shift > 0).then_some(shift.into())
     }
 
