@@ -206,6 +206,8 @@ impl Followed {
 
 struct Process {
     target: TargetId,
+    /// the program of its last sample, as the kernel names it
+    program: u64,
     code: Arc<Vec<CodeMapping>>,
     /// It has mapped other code in the place of some of it.
     is_replaced: bool,
@@ -229,6 +231,7 @@ impl Process {
         let pagemap = File::open(Path::new(ROOT).join(format!("proc/{pid}/pagemap"))).ok();
         Process {
             target,
+            program: 0,
             code: Arc::default(),
             is_replaced: false,
             read: (Nanos(0), Duration::ZERO),
@@ -665,13 +668,14 @@ impl Stacks {
     /// belongs to its code. A page that returns from swap keeps its owner, and so does one that a fork made shared.
     /// Without one, it existed before isotherm attached, and belongs to the code that brings it back.
     fn page(&mut self, s: Sampled, now: Nanos, out: &mut Vec<StackNews>) {
-        let Some(process) = self.processes.get(&s.pid) else { return };
+        let Some(process) = self.processes.get_mut(&s.pid) else { return };
+        process.program = s.program;
         let state = process.state(s.address);
         let size = match state {
             PageState::Huge => BLOCK_SIZE,
             PageState::Base | PageState::Swapped => PAGE_SIZE,
             // the page of zeros, or memory that was freed already
-            PageState::Absent => return self.sampler.unmapped(s.pid, s.address),
+            PageState::Absent => return self.sampler.unmapped(s.program, s.address),
         };
         let start = align_down(s.address, size);
         let level = sample_level(start / size);
@@ -721,13 +725,13 @@ impl Stacks {
         let may_be_left_out = s.left_out > 0 && (returns || !is_minor);
         let is_left_out = may_be_left_out && is_represented(&self.followed, key, by as usize);
         if is_left_out && is_minor {
-            self.sampler.left_out(s.pid, start, s.left_out);
+            self.sampler.left_out(s.program, start, s.left_out);
         }
         if !again && (is_left_out || is_copy && is_copied(&self.followed, key, level as usize)) {
             return;
         }
         if s.left_out > 0 && !is_minor {
-            self.sampler.sampled(s.pid, start);
+            self.sampler.sampled(s.program, start);
         }
         if self.followed.len() >= MAX_FOLLOWED && !again {
             return;
@@ -819,7 +823,7 @@ impl Stacks {
             let has_other_frame = ![0, page.frame].contains(&frame) && page.frame != 0;
             // A fault that was not sampled has filled or copied it: others represent it.
             let filled = sampler
-                .filled(pid, start)
+                .filled(process.program, start)
                 .filter(|_| size == PAGE_SIZE && !page.inherited);
             let is_other = || match sides_filled_again(followed, key, unseen) {
                 _ if is_random => has_other_frame,
@@ -834,7 +838,7 @@ impl Stacks {
                 && !has_returned(frames.as_ref(), frame);
             let kind = match (state, page.resident) {
                 (PageState::Absent, _) => {
-                    sampler.unmapped(pid, start);
+                    sampler.unmapped(process.program, start);
                     FaultKind::Freed
                 }
                 (PageState::Swapped, true) => FaultKind::Swapped,

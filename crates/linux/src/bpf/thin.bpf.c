@@ -77,6 +77,7 @@ struct bpf_perf_event_data {
 
 struct task_struct {
 	struct mm_struct *mm;
+	unsigned int self_exec_id;
 } __attribute__((preserve_access_index));
 
 /* Grows with each fork that lets the memory be shared until one process writes to it; since Linux 5.11. */
@@ -103,12 +104,14 @@ struct sample {
 	__u64 left_out;
 	/* forks_now() */
 	__u64 forks;
+	/* program_now() */
+	__u64 program;
 };
 
 /* Of the faults of one CPU that go to one ring. */
 struct thinning {
-	/* the huge page that was sampled last, and its process */
-	__u64 block;
+	/* the huge page that was sampled last, and its program */
+	__u64 block, block_program;
 	__u32 reads;
 	/* samples taken since then */
 	__u32 taken;
@@ -118,7 +121,7 @@ struct thinning {
 	__u32 pick;
 	/* The last mapping without a file, and the number of faults for which it is not looked up again. */
 	__u32 private_left;
-	__u64 private_tgid, private_start, private_end, private_changes;
+	__u64 private_program, private_start, private_end, private_changes;
 };
 
 struct {
@@ -128,8 +131,9 @@ struct {
 	__type(value, struct thinning);
 } thinnings SEC(".maps");
 
+/* Of program_now(): after an exec there are other pages at the same addresses. */
 struct page_id {
-	__u64 tgid, page;
+	__u64 program, page;
 };
 
 /* Pages of files and of shared memory that are mapped, and until when faults near them do not sample them. */
@@ -187,9 +191,17 @@ static __always_inline __u32 doublings(const struct thinning *t, __u32 of_room)
 	return n < MAX_DOUBLINGS ? n : MAX_DOUBLINGS;
 }
 
+/* This process and the program that it runs: its pid, and above it the number of its calls of exec. */
+static __always_inline __u64 program_now(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	return (__u64)BPF_CORE_READ(task, self_exec_id) << 32 | bpf_get_current_pid_tgid() >> 32;
+}
+
 static __always_inline struct page_id page_at(__u64 address)
 {
-	return (struct page_id){ bpf_get_current_pid_tgid() >> 32, address >> PAGE_SHIFT };
+	return (struct page_id){ program_now(), address >> PAGE_SHIFT };
 }
 
 /* A number that changes with each fork of the memory of this process. Bit 32 is set if the kernel counts them. */
@@ -254,7 +266,8 @@ static __always_inline void put(struct bpf_perf_event_data *ctx, __u32 ring, str
 				__u64 address, __u64 weight, __u64 kind, __u64 left_out)
 {
 	struct sample sample = {
-		.address = address, .weight = weight, .kind = kind, .left_out = left_out, .forks = forks_now()
+		.address = address, .weight = weight, .kind = kind, .left_out = left_out,
+		.forks = forks_now(), .program = program_now()
 	};
 
 	t->taken++;
@@ -290,9 +303,9 @@ static __always_inline void take_page(struct bpf_perf_event_data *ctx, __u32 rin
 			n = note_fill(&id, page, n);
 	}
 	if (!(of_block >> (64 - n))) {
-		block |= bpf_get_current_pid_tgid() >> 32 << 40;
-		is_first = t->block != block;
+		is_first = t->block != block || t->block_program != id.program;
 		t->block = block;
+		t->block_program = id.program;
 	}
 	if (of_page >> (64 - n) && !is_first) {
 		if (is_of_greatest && kind != MINOR)
@@ -356,7 +369,7 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 	id = page_at(area.address);
 	changes = changes_of(BPF_CORE_READ(bpf_get_current_task_btf(), mm));
 	/* The lookup of a mapping takes a lock: too dear for a thread that fills memory. */
-	if (t->private_tgid == id.tgid && t->private_start <= ctx->addr && ctx->addr < t->private_end) {
+	if (t->private_program == id.program && t->private_start <= ctx->addr && ctx->addr < t->private_end) {
 		if (t->private_changes != changes && t->private_left > CHANGED_FAULTS)
 			t->private_left = CHANGED_FAULTS;
 		t->private_changes = changes;
@@ -377,7 +390,7 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 		return;
 	bpf_find_vma(bpf_get_current_task_btf(), ctx->addr, look_at_area, &area, 0);
 	if (!area.is_file) {
-		t->private_tgid = id.tgid;
+		t->private_program = id.program;
 		t->private_start = area.start;
 		t->private_end = area.end;
 		t->private_changes = changes;
