@@ -15,7 +15,7 @@ use isotherm_core::{
 use isotherm_linux::allocations::{AllocationsError, BYTES_VARIABLE, PreloadLibrary, Probe};
 use isotherm_linux::code::CodeReader;
 use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, SampleKind, Sampled};
-use isotherm_linux::proc::{FileCode, Pagemap, PagemapEntry, mappings, stat};
+use isotherm_linux::proc::{FileCode, KPageFlags, Pagemap, PagemapEntry, mappings, stat};
 use isotherm_linux::sys::{self, PageState, page_state, pagemap_entry, resident_ranges};
 use isotherm_linux::unwind::{StackUnwinder, UnwindTables};
 use isotherm_record::TargetInfo;
@@ -106,6 +106,8 @@ pub struct Stacks {
     samples_allocations: bool,
     /// the library that a command loads, and the number of bytes from one sample to the next
     library: Option<(PreloadLibrary, u64)>,
+    /// `None` without the right to read them
+    frames: Option<KPageFlags>,
     reader: CodeReader,
     tables: UnwindTables,
     processes: BTreeMap<i32, Process>,
@@ -187,22 +189,25 @@ struct Followed {
     again: bool,
     /// its page frame when it was resident last; 0 if unknown
     frame: u64,
-    /// how many processes its process had started at its last fault
-    forks: u64,
+    /// the number of forks of its process at its last fault; `None` if its process shared it with its parent and has not
+    /// touched it since
+    forks: Option<u64>,
     /// Its process shared it with its parent.
     inherited: bool,
 }
 
 impl Followed {
-    /// Whether a minor fault leaves the page to its owner: it returns from the swap cache, or it is written to for the
-    /// first time after a fork. Its process has started `forks` processes.
+    /// Whether a minor fault leaves the page to its owner: it was in swap when it was checked, or it is written to for the
+    /// first time after a fork. At the fault its process had this number of forks.
     fn keeps_owner(&self, forks: u64) -> bool {
-        !self.resident || self.forks < forks
+        !self.resident || self.forks != Some(forks)
     }
 }
 
 struct Process {
     target: TargetId,
+    /// the program of its last sample, as the kernel names it
+    program: u64,
     code: Arc<Vec<CodeMapping>>,
     /// It has mapped other code in the place of some of it.
     is_replaced: bool,
@@ -215,7 +220,7 @@ struct Process {
     /// fault near them, also after the process has mapped another file there.
     mapped_before: Vec<AddrRange>,
     unwinder: Option<StackUnwinder>,
-    /// the number of processes that it has started
+    /// the number of processes that it has started; it stands for that of forks where the kernel does not count them
     forks: u64,
     /// when it had inherited pages of its parent
     inherited: Option<Nanos>,
@@ -226,6 +231,7 @@ impl Process {
         let pagemap = File::open(Path::new(ROOT).join(format!("proc/{pid}/pagemap"))).ok();
         Process {
             target,
+            program: 0,
             code: Arc::default(),
             is_replaced: false,
             read: (Nanos(0), Duration::ZERO),
@@ -370,6 +376,7 @@ impl Stacks {
             sampler,
             samples_allocations: o.allocation_bytes.is_some(),
             library,
+            frames: KPageFlags::open(ROOT.as_ref()).ok(),
             reader: CodeReader::default(),
             tables: UnwindTables::default(),
             processes: BTreeMap::new(),
@@ -466,13 +473,11 @@ impl Stacks {
             let fault = Fault { weight: 1 << shift, ..fault };
             let owner = owners.shared(&fault);
             faults.push(StackNews::Fault(fault));
-            let (again, forks, inherited) = (false, 0, true);
+            let (again, forks, inherited) = (false, None, true);
             let new = Followed { owner, since: at, shift, again, forks, inherited, ..page };
             followed.insert((pid, start, size), new);
         }
         if !faults.is_empty() {
-            // A page that it writes to later keeps its owner.
-            process.forks += 1;
             process.inherited = Some(sys::monotonic());
             out.extend(process.read_code(pid, reader, tables, at));
             out.append(&mut faults);
@@ -664,11 +669,13 @@ impl Stacks {
     /// Without one, it existed before isotherm attached, and belongs to the code that brings it back.
     fn page(&mut self, s: Sampled, now: Nanos, out: &mut Vec<StackNews>) {
         let Some(process) = self.processes.get_mut(&s.pid) else { return };
-        let size = match process.state(s.address) {
+        process.program = s.program;
+        let state = process.state(s.address);
+        let size = match state {
             PageState::Huge => BLOCK_SIZE,
             PageState::Base | PageState::Swapped => PAGE_SIZE,
             // the page of zeros, or memory that was freed already
-            PageState::Absent => return self.sampler.unmapped(s.pid, s.address),
+            PageState::Absent => return self.sampler.unmapped(s.program, s.address),
         };
         let start = align_down(s.address, size);
         let level = sample_level(start / size);
@@ -684,13 +691,19 @@ impl Stacks {
             return;
         }
         let (since, frame) = (s.at, process.frame(start));
-        let (is_read, forks) = (s.kind == SampleKind::Read, process.forks);
+        let (is_read, forks) = (s.kind == SampleKind::Read, s.forks.unwrap_or(process.forks));
+        let is_minor = s.kind == SampleKind::Minor;
+        let again = self.followed.contains_key(&key);
+        // For other pages it does not matter. A page that is in swap again has most likely returned from there too.
+        let from_swap = (again || s.left_out > 0)
+            && (state == PageState::Swapped || has_returned(self.frames.as_ref(), frame));
+        let returns = is_read || is_minor && from_swap;
         if let Some(page) = self.followed.get_mut(&key)
-            && (is_read || page.keeps_owner(forks))
+            && (returns || page.keeps_owner(forks))
         {
             let (was_resident, range) = (page.resident, AddrRange::new(start, start + size));
-            (page.resident, page.frame, page.forks) = (true, frame, forks);
-            if !is_read && shift as usize > page.shift {
+            (page.resident, page.frame, page.forks) = (true, frame, Some(forks));
+            if !returns && shift as usize > page.shift {
                 (page.shift, page.since) = (shift as usize, since);
                 // A smaller sample has copied it: this page represents more of them.
                 let copy = page.owner.fault(process.target, since, range);
@@ -699,21 +712,26 @@ impl Stacks {
                 out.push(StackNews::Fault(copy));
                 return;
             }
-            if is_read || !was_resident {
+            if returns || !was_resident {
                 let returned = change(process.target, s.at, FaultKind::Returned, range);
                 out.push(StackNews::Fault(returned));
             }
             return;
         }
-        let again = self.followed.contains_key(&key);
         let is_copy = process.inherited.is_some_and(|at| since > at);
-        let is_left_out =
-            s.left_out > 0 && is_represented(&self.followed, key, s.left_out as usize);
+        // The program in the kernel does not know whether a minor fault fills a page or returns it from swap. So it may name
+        // the sample of an earlier return. Any smaller sample may have left out the page when it was filled.
+        let by = if from_swap { level + 1 } else { s.left_out };
+        let may_be_left_out = s.left_out > 0 && (returns || !is_minor);
+        let is_left_out = may_be_left_out && is_represented(&self.followed, key, by as usize);
+        if is_left_out && is_minor {
+            self.sampler.left_out(s.program, start, s.left_out);
+        }
         if !again && (is_left_out || is_copy && is_copied(&self.followed, key, level as usize)) {
             return;
         }
-        if s.left_out > 0 {
-            self.sampler.sampled(s.pid, start);
+        if s.left_out > 0 && !is_minor {
+            self.sampler.sampled(s.program, start);
         }
         if self.followed.len() >= MAX_FOLLOWED && !again {
             return;
@@ -723,7 +741,7 @@ impl Stacks {
         let Some(StackNews::Fault(sample)) = out.last() else { return };
         let owner = self.owners.shared(sample);
         let (level, shift) = (level as usize, shift as usize);
-        let (resident, inherited) = (true, false);
+        let (resident, forks, inherited) = (true, Some(forks), false);
         let new = Followed { owner, resident, since, level, shift, again, frame, forks, inherited };
         self.followed.insert(key, new);
     }
@@ -781,7 +799,7 @@ impl Stacks {
     /// Reads the state of up to `most` followed pages, beginning after the one that was checked last.
     fn check(&mut self, now: Nanos, most: usize, out: &mut Vec<StackNews>) {
         let is_random = self.sampler.page_shift().is_none();
-        let Stacks { processes, followed, checked, unseen, sampler, .. } = self;
+        let Stacks { processes, followed, checked, unseen, sampler, frames, .. } = self;
         let after = followed.range((Bound::Excluded(*checked), Bound::Unbounded));
         let after: Vec<_> = after.take(most).map(|(k, _)| *k).collect();
         let rest = most - after.len();
@@ -804,8 +822,9 @@ impl Stacks {
             // one that was moved, or was in swap in between.
             let has_other_frame = ![0, page.frame].contains(&frame) && page.frame != 0;
             // A fault that was not sampled has filled or copied it: others represent it.
-            let filled =
-                sampler.filled(pid, start).filter(|_| size == PAGE_SIZE && !page.inherited);
+            let filled = sampler
+                .filled(process.program, start)
+                .filter(|_| size == PAGE_SIZE && !page.inherited);
             let is_other = || match sides_filled_again(followed, key, unseen) {
                 _ if is_random => has_other_frame,
                 0 => false,
@@ -813,10 +832,13 @@ impl Stacks {
                 _ => true,
             };
             let may_be_other = page.resident && filled.is_none() && unseen[page.level] > page.since;
-            let is_left_out = filled.is_some_and(|shift| shift as usize > page.level);
+            // Such a fault that returned it from swap has not filled it.
+            let is_left_out = filled.is_some_and(|shift| shift as usize > page.level)
+                && state != PageState::Swapped
+                && !has_returned(frames.as_ref(), frame);
             let kind = match (state, page.resident) {
                 (PageState::Absent, _) => {
-                    sampler.unmapped(pid, start);
+                    sampler.unmapped(process.program, start);
                     FaultKind::Freed
                 }
                 (PageState::Swapped, true) => FaultKind::Swapped,
@@ -838,6 +860,12 @@ impl Stacks {
             out.push(StackNews::Fault(change(process.target, now, kind, range)));
         }
     }
+}
+
+/// Whether the page in this frame has returned from swap since it was filled; not if that is not known.
+fn has_returned(frames: Option<&KPageFlags>, frame: u64) -> bool {
+    let flags = frames.filter(|_| frame > 0).and_then(|frames| frames.of(&[frame]).ok());
+    flags.is_some_and(|flags| flags.iter().any(|f| f.has_returned()))
 }
 
 /// The smallest level of pages of the greatest nested sample that has at most so many of the pages with these levels.
@@ -876,8 +904,8 @@ fn sides_filled_again(
     nearest(followed, key, tells).into_iter().filter(|side| *side == Some(true)).count()
 }
 
-/// Whether a page of the sample of this shift represents a page that this sample left out when it was filled or mapped: the
-/// nearest such page still has at least that weight. Example: of the pages of a file that was read at full speed, one in 1024
+/// Whether a page of the sample of this shift represents a page that this sample, or a smaller one, left out when it was
+/// filled or mapped: the nearest such page still has at least that weight. Example: of the pages of a file that was read at full speed, one in 1024
 /// was sampled. The others may be read or mapped again later, when all pages of the greatest sample are observed. If the
 /// program has dropped the file before, the pages that represented them are followed no longer, or were sampled again.
 fn is_represented(
@@ -888,7 +916,7 @@ fn is_represented(
     let distance = |at: &FollowedKey| at.1.abs_diff(key.1) / key.2;
     let tells = |(at, other): (&FollowedKey, &Followed)| {
         // Pages of a sample of one in n are up to 2.6 n pages apart.
-        let is_near = at.0 == key.0 && distance(at) <= 4 << left_out;
+        let is_near = at.0 == key.0 && distance(at) <= 4 << other.shift.max(left_out).min(32);
         match is_near {
             true if other.inherited || at.2 != key.2 || other.level < left_out => None,
             true => Some((distance(at), other.shift >= left_out)),
@@ -966,7 +994,7 @@ mod tests {
             shift,
             again,
             frame: 0,
-            forks: 0,
+            forks: None,
             inherited: false,
         }
     }
@@ -989,6 +1017,8 @@ mod tests {
         assert!(!is(7, at - 0x10_0000, page(5, 10, 6, false)), "not of the burst");
         assert!(!is(8, at - 0x10_0000, of_burst()), "another process");
         assert!(!is(7, at - 0x200_0000, of_burst()), "other memory");
+        let far = BTreeMap::from([((7, at + 0xc0_0000, PAGE_SIZE), of_burst())]);
+        assert!(is_represented(&far, (7, at, PAGE_SIZE), 7), "in the reach of a smaller sample");
     }
 
     /// A child of a large parent inherits a smaller sample. Each page that it wrote to later counted once more.
@@ -1059,11 +1089,13 @@ mod tests {
             shift: 6,
             again: false,
             frame: 0,
-            forks: 3,
+            forks: Some(3),
             inherited: false,
         };
         assert!(page(true).keeps_owner(4) && page(false).keeps_owner(3));
         assert!(!page(true).keeps_owner(3), "it was freed and filled again");
+        let inherited = Followed { forks: None, ..page(true) };
+        assert!(inherited.keeps_owner(0), "its process shared it with its parent");
     }
 
     /// The code that touched a page near it after the begin would own memory that was there before.

@@ -3,9 +3,10 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{attached, needs_root, obey as be_obedient, part, root};
+use common::{Obedient, attached, needs_root, obey as be_obedient, part, root};
 use isotherm_core::{AddrRange, BLOCK_SIZE, PAGE_SIZE, sample_level};
 use isotherm_linux::faults::{FaultNews, FaultSampler, SampleKind, Sampled};
 use isotherm_linux::proc::Pagemap;
@@ -292,6 +293,29 @@ fn a_file_in_the_place_of_private_memory_is_sampled() {
     assert!((15_500..=19_700).contains(&pages), "{pages}");
 }
 
+/// A program that ran in the same process before hid the faults of the next one at its addresses for 4 s.
+#[test]
+fn pages_of_the_next_program_at_the_same_addresses_are_sampled() {
+    needs_root!();
+    let same_addresses = ["-R".into(), std::env::current_exe().unwrap().into_os_string()];
+    let mut process = Obedient::from_command(Command::new("setarch").args(same_addresses));
+    let mut sampler = FaultSampler::open("/".as_ref(), false).unwrap();
+    sampler.attach(process.pid()).unwrap();
+    let mut read = |process: &mut Obedient| {
+        let memory = process.map(20_000, "file");
+        process.tell(&format!("read {} 20000", memory.start));
+        let around = drained(&mut sampler, memory).into_iter();
+        let weights = around.filter(|s| s.kind == SampleKind::Around).map(|s| s.weight);
+        (memory, weights.sum::<u64>())
+    };
+    let (before, pages) = read(&mut process);
+    assert!((15_500..=19_700).contains(&pages), "{pages}");
+    process.tell("exec");
+    let (after, pages) = read(&mut process);
+    assert_eq!(after, before);
+    assert!((15_500..=19_700).contains(&pages), "{pages}");
+}
+
 /// A page of a file that was dropped and mapped again within 4 s had no sample, although its earlier one was of no use.
 #[test]
 fn a_page_of_a_file_that_was_dropped_is_sampled_again() {
@@ -308,7 +332,7 @@ fn a_page_of_a_file_that_was_dropped_is_sampled_again() {
         around
     };
     let before = read_again(&mut sampler);
-    before.iter().for_each(|s| sampler.unmapped(s.pid, s.address));
+    before.iter().for_each(|s| sampler.unmapped(s.program, s.address));
     let after = read_again(&mut sampler);
     let pages = |samples: &[Sampled]| samples.iter().map(|s| s.weight).sum::<u64>();
     assert!((15_500..=19_700).contains(&pages(&before)), "{}", pages(&before));

@@ -3,8 +3,11 @@
    - unmap: maps, fills and unmaps it
    - drop: fills it, and drops the pages
    - page_out: pages it out, and touches it again
+   - swap_cache: pages it out, shares the swapped pages with a child that does not touch them, and reads them, so that
+     most of them return from the swap cache; pages them out again
    - fork: shares all memory with a child, and writes to it
    - fork_slowly: the same, but so slowly that no sample is lost
+   - spawn: fills it in another function, starts a program that borrows its memory until it runs, and drops the pages
    - child: leaves all memory to a child too at the end, which writes to the same part of it after another line of input
    - around: shared memory that a child has filled: reads one page in 16 of it, and the kernel maps those around it;
      drops the pages, and waits as long again
@@ -13,6 +16,7 @@
    touched early and late are neighbours. */
 #define _GNU_SOURCE
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +68,29 @@ __attribute__((noinline)) static void refill(char *memory, size_t size, int is_f
 	__asm__ volatile("" : : : "memory");
 }
 
+__attribute__((noinline)) static void read_all(const volatile char *memory, size_t size)
+{
+	for (size_t i = 0; i < size; i += PAGE)
+		memory[i];
+	__asm__ volatile("" : : : "memory");
+}
+
+/* The pages that are swapped out have two users from now on. */
+static void share_swapped(char *memory, size_t size)
+{
+	pid_t child;
+
+	if (madvise(memory, size, MADV_PAGEOUT))
+		exit(1);
+	child = fork();
+	if (child < 0)
+		exit(1);
+	if (!child && !prctl(PR_SET_PDEATHSIG, SIGKILL))
+		for (;;)
+			pause();
+	read_all(memory, size);
+}
+
 static void fill_in_child(char *memory, size_t size)
 {
 	pid_t child = fork();
@@ -104,6 +131,16 @@ static void share(char *stays, char *memory, size_t size, int slowly)
 	waitpid(child, NULL, 0);
 }
 
+static void spawn(void)
+{
+	char *words[] = { "true", NULL };
+	pid_t child;
+
+	if (posix_spawnp(&child, words[0], NULL, NULL, words, NULL))
+		exit(1);
+	waitpid(child, NULL, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argv[1];
@@ -119,8 +156,15 @@ int main(int argc, char **argv)
 	if (is_around)
 		fill_in_child(memory, size);
 	keep(stays, size);
+	if (!strcmp(how, "spawn")) {
+		write_shared(memory, size, 0);
+		nanosleep(&wait, NULL);
+		spawn();
+		madvise(memory, size, MADV_DONTNEED);
+	}
 	for (long i = 1; i <= rounds; i++) {
-		refill(memory, size, is_around);
+		if (i == 1 || strcmp(how, "swap_cache"))
+			refill(memory, size, is_around);
 		nanosleep(&wait, NULL);
 		if (i == rounds)
 			break;
@@ -131,6 +175,12 @@ int main(int argc, char **argv)
 			madvise(memory, size, MADV_DONTNEED);
 			if (is_around)
 				nanosleep(&wait, NULL);
+		} else if (!strcmp(how, "swap_cache")) {
+			if (i == 1)
+				share_swapped(memory, size);
+			if (madvise(memory, size, MADV_PAGEOUT))
+				return 1;
+			read_all(memory, size);
 		} else if (!strncmp(how, "fork", 4)) {
 			share(stays, memory, size, !strcmp(how, "fork_slowly"));
 		} else if (madvise(memory, size, MADV_PAGEOUT)) {

@@ -6,6 +6,7 @@
    - p: shares all memory with a child, and writes to some of it
    - c: the same, and the child writes to some of it before that
    - a: reads one page in 16 of shared memory, and the kernel maps those around it
+   - w: writes to shared memory; with this kind it is a file, whose pages have one more fault at their first write
    At the end it prints how many pages are resident, private and shared ones. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -140,6 +141,9 @@ static void step(char kind)
 		break;
 	case 'a':
 		read_around(some(PRIVATE, ARENAS - PRIVATE));
+		break;
+	case 'w':
+		touch(some(PRIVATE, ARENAS - PRIVATE));
 	}
 }
 
@@ -167,7 +171,7 @@ int main(int argc, char **argv)
 	static char zeros[PAGE];
 
 	state = strtoul(argv[1], NULL, 10);
-	file = memfd_create("shuffle", 0);
+	file = strchr(kinds, 'w') ? open(".", O_TMPFILE | O_RDWR, 0600) : memfd_create("shuffle", 0);
 	for (unsigned long i = 0; i < (ARENAS - PRIVATE) * PAGES; i++)
 		check(write(file, zeros, PAGE) == PAGE);
 	/* One after the other, so that the report of a part of the memory is one range. */

@@ -489,6 +489,13 @@ fn memory_that_is_shared_by_a_fork_keeps_its_owner() {
     assert_refilled("fork_slowly", 64, 300, 3);
 }
 
+/// The memory of a program that had started another one by `posix_spawn` was kept by the code that had filled it first.
+#[test]
+fn memory_that_a_spawned_program_borrows_is_not_shared() {
+    needs_root!();
+    assert_refilled("spawn", 64, 600, 1);
+}
+
 /// What a server has filled before it forks its children had no owner in them: 12 % of PostgreSQL's memory.
 #[test]
 fn memory_of_a_parent_has_its_owner_in_a_child() {
@@ -568,7 +575,7 @@ fn shuffled(seed: u64, steps: u32, pause_ms: u32, kinds: &str) -> [(u64, u64); 2
 #[test]
 fn samples_represent_all_memory_after_random_steps() {
     needs_root!();
-    for kinds in ["tp", "tc", "tdupca"] {
+    for kinds in ["tp", "tc", "tdupca", "aw", "tdupcaw"] {
         let mut sums = [(0, 0); 2];
         for seed in 1..=2 {
             let got = shuffled(seed, 60, 20, kinds);
@@ -598,6 +605,14 @@ fn memory_that_comes_back_again_and_again_counts_once() {
     assert_refilled("page_out", 64, 100, 10);
     // Pages that a burst had left out were sampled in bursts of their return, beside those that represent them.
     assert_refilled_meanwhile("page_out", 64, 100, 10, rest_in_bursts);
+}
+
+/// A function that brought memory back by minor faults owned it, unless isotherm had seen it in swap.
+#[test]
+fn memory_that_comes_back_from_the_swap_cache_counts_once() {
+    needs_root!();
+    let Some(_alone) = Alone::with_swap(256) else { return };
+    assert_refilled_meanwhile("swap_cache", 64, 100, 10, rest_in_bursts);
 }
 
 #[test]

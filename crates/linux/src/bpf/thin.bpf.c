@@ -77,6 +77,7 @@ struct bpf_perf_event_data {
 
 struct task_struct {
 	struct mm_struct *mm;
+	unsigned int self_exec_id;
 } __attribute__((preserve_access_index));
 
 /* Grows with each fork that lets the memory be shared until one process writes to it; since Linux 5.11. */
@@ -97,16 +98,20 @@ struct sample {
 	__u64 weight;
 	__u64 kind;
 	/*
-	 * If its page was left out when it was filled or mapped last, the shift of the sample that did so: others
-	 * represent it. Otherwise 0.
+	 * If its page was left out when it was filled or mapped before, the shift of the sample that did so: others
+	 * represent it, unless this fault has filled it again. Otherwise 0.
 	 */
 	__u64 left_out;
+	/* forks_now() */
+	__u64 forks;
+	/* program_now() */
+	__u64 program;
 };
 
 /* Of the faults of one CPU that go to one ring. */
 struct thinning {
-	/* the huge page that was sampled last, and its process */
-	__u64 block;
+	/* the huge page that was sampled last, and its program */
+	__u64 block, block_program;
 	__u32 reads;
 	/* samples taken since then */
 	__u32 taken;
@@ -116,7 +121,7 @@ struct thinning {
 	__u32 pick;
 	/* The last mapping without a file, and the number of faults for which it is not looked up again. */
 	__u32 private_left;
-	__u64 private_tgid, private_start, private_end, private_changes;
+	__u64 private_program, private_start, private_end, private_changes;
 };
 
 struct {
@@ -126,8 +131,9 @@ struct {
 	__type(value, struct thinning);
 } thinnings SEC(".maps");
 
+/* Of program_now(): after an exec there are other pages at the same addresses. */
 struct page_id {
-	__u64 tgid, page;
+	__u64 program, page;
 };
 
 /* Pages of files and of shared memory that are mapped, and until when faults near them do not sample them. */
@@ -139,7 +145,7 @@ struct {
 } mapped SEC(".maps");
 
 struct page {
-	/* forks_of() its process at its last fault */
+	/* forks_now() at its last fault, without bit 32 */
 	__u32 forks;
 	/* of the sample when it was filled last; 0 if unknown */
 	__u16 shift;
@@ -185,17 +191,27 @@ static __always_inline __u32 doublings(const struct thinning *t, __u32 of_room)
 	return n < MAX_DOUBLINGS ? n : MAX_DOUBLINGS;
 }
 
-static __always_inline struct page_id page_at(__u64 address)
+/* This process and the program that it runs: its pid, and above it the number of its calls of exec. */
+static __always_inline __u64 program_now(void)
 {
-	return (struct page_id){ bpf_get_current_pid_tgid() >> 32, address >> PAGE_SHIFT };
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	return (__u64)BPF_CORE_READ(task, self_exec_id) << 32 | bpf_get_current_pid_tgid() >> 32;
 }
 
-static __always_inline __u32 forks_of(struct mm_struct *mm)
+static __always_inline struct page_id page_at(__u64 address)
 {
-	struct mm_struct___of_5_11 *of = (void *)mm;
+	return (struct page_id){ program_now(), address >> PAGE_SHIFT };
+}
 
-	if (bpf_core_field_exists(of->write_protect_seq))
-		return BPF_CORE_READ(of, write_protect_seq.sequence);
+/* A number that changes with each fork of the memory of this process. Bit 32 is set if the kernel counts them. */
+static __always_inline __u64 forks_now(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct mm_struct___of_5_11 *mm = (void *)BPF_CORE_READ(task, mm);
+
+	if (bpf_core_field_exists(mm->write_protect_seq))
+		return 1ull << 32 | BPF_CORE_READ(mm, write_protect_seq.sequence);
 	return 0;
 }
 
@@ -221,11 +237,9 @@ static __always_inline __u32 left_out_by(const struct page *page, __u64 of_page)
  * Notes the fault of a page of the greatest sample, and returns the shift of the sample that is valid for it: n, or more
  * for the first fault after a fork. That one most often copies the page, and the samples that represented it still do.
  */
-static __always_inline __u32 note_fill(const struct page_id *id, __u32 n)
+static __always_inline __u32 note_fill(const struct page_id *id, struct page *page, __u32 n)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
-	struct page new = { .forks = forks_of(BPF_CORE_READ(task, mm)) };
-	struct page *page = bpf_map_lookup_elem(&pages, id);
+	struct page new = { .forks = forks_now() };
 
 	if (page && page->forks != new.forks && page->shift > n)
 		n = page->shift;
@@ -252,7 +266,8 @@ static __always_inline void put(struct bpf_perf_event_data *ctx, __u32 ring, str
 				__u64 address, __u64 weight, __u64 kind, __u64 left_out)
 {
 	struct sample sample = {
-		.address = address, .weight = weight, .kind = kind, .left_out = left_out
+		.address = address, .weight = weight, .kind = kind, .left_out = left_out,
+		.forks = forks_now(), .program = program_now()
 	};
 
 	t->taken++;
@@ -280,14 +295,17 @@ static __always_inline void take_page(struct bpf_perf_event_data *ctx, __u32 rin
 	if (!t)
 		return;
 	n = shift + doublings(t, of_room);
-	if (is_of_greatest && kind == MINOR)
-		n = note_fill(&id, n);
-	else if (is_of_greatest)
-		left_out = left_out_by(bpf_map_lookup_elem(&pages, &id), of_page);
+	if (is_of_greatest) {
+		struct page *page = bpf_map_lookup_elem(&pages, &id);
+
+		left_out = left_out_by(page, of_page);
+		if (kind == MINOR)
+			n = note_fill(&id, page, n);
+	}
 	if (!(of_block >> (64 - n))) {
-		block |= bpf_get_current_pid_tgid() >> 32 << 40;
-		is_first = t->block != block;
+		is_first = t->block != block || t->block_program != id.program;
 		t->block = block;
+		t->block_program = id.program;
 	}
 	if (of_page >> (64 - n) && !is_first) {
 		if (is_of_greatest && kind != MINOR)
@@ -351,7 +369,7 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 	id = page_at(area.address);
 	changes = changes_of(BPF_CORE_READ(bpf_get_current_task_btf(), mm));
 	/* The lookup of a mapping takes a lock: too dear for a thread that fills memory. */
-	if (t->private_tgid == id.tgid && t->private_start <= ctx->addr && ctx->addr < t->private_end) {
+	if (t->private_program == id.program && t->private_start <= ctx->addr && ctx->addr < t->private_end) {
 		if (t->private_changes != changes && t->private_left > CHANGED_FAULTS)
 			t->private_left = CHANGED_FAULTS;
 		t->private_changes = changes;
@@ -372,7 +390,7 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 		return;
 	bpf_find_vma(bpf_get_current_task_btf(), ctx->addr, look_at_area, &area, 0);
 	if (!area.is_file) {
-		t->private_tgid = id.tgid;
+		t->private_program = id.program;
 		t->private_start = area.start;
 		t->private_end = area.end;
 		t->private_changes = changes;

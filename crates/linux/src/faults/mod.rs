@@ -441,20 +441,25 @@ impl FaultSampler {
     }
 
     /// Notes that a sampled page is not mapped any more. If a fault near it maps it again, it is sampled again.
-    pub fn unmapped(&self, pid: i32, address: u64) {
-        self.thinner.unmapped(pid, address);
+    pub fn unmapped(&self, program: u64, address: u64) {
+        self.thinner.unmapped(program, address);
     }
 
     /// Notes that a page that was left out, of which a sample says so, is sampled now.
-    pub fn sampled(&self, pid: i32, address: u64) {
-        self.thinner.sampled(pid, address);
+    pub fn sampled(&self, program: u64, address: u64) {
+        self.thinner.sampled(program, address);
+    }
+
+    /// Notes that a page is still left out by the sample of this shift, of which its last sample says so.
+    pub fn left_out(&self, program: u64, address: u64, shift: u32) {
+        self.thinner.left_out(program, address, shift);
     }
 
     /// The shift of the sample when a page of the greatest sample was filled last, whether or not it was sampled; `None` if
     /// that is not known.
     #[must_use]
-    pub fn filled(&self, pid: i32, address: u64) -> Option<u32> {
-        self.thinner.filled(pid, address)
+    pub fn filled(&self, program: u64, address: u64) -> Option<u32> {
+        self.thinner.filled(program, address)
     }
 
     /// Forgets a process. Its events stay open while an attached process inherits them.

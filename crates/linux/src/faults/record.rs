@@ -45,8 +45,14 @@ pub struct Sampled {
     /// number of faults or allocations that this one represents
     pub weight: u64,
     /// If its page was filled or mapped before, when a smaller sample left it out: the shift of that sample, else 0. So
-    /// other pages represent it, as long as they are resident.
+    /// other pages represent it, as long as they are resident, and unless this fault has filled it again.
     pub left_out: u32,
+    /// A number that changes when the process shares its memory with a new child until one of them writes to it; `None`
+    /// if the kernel does not count that.
+    pub forks: Option<u64>,
+    /// The process and the program that it runs, by which the kernel notes pages: another one after each `exec`. 0 without
+    /// BPF.
+    pub program: u64,
     /// Call stack in user space by frame pointers, the innermost frame first. It ends at the first function
     /// that has none.
     pub frames: Arc<[u64]>,
@@ -65,6 +71,8 @@ impl Sampled {
             kind: SampleKind::Released,
             weight: 0,
             left_out: 0,
+            forks: None,
+            program: 0,
             frames: [].into(),
             copy: None,
         }
@@ -200,7 +208,7 @@ impl Fields<'_> {
         let selected = if counts == Counts::Selected { Some(self.selected()?) } else { None };
         let arguments = counts == Counts::Allocations;
         let (registers, copy) = self.copy(if arguments { 3 } else { 0 }).unzip();
-        let mut left_out = 0;
+        let (mut left_out, mut forks, mut program) = (0, None, 0);
         let (address, kind, weight) = match counts {
             Counts::Major { period } => (address, SampleKind::Major, period),
             Counts::Minor { period } => (address, SampleKind::Minor, period),
@@ -211,8 +219,9 @@ impl Fields<'_> {
                 _ => return None,
             },
             Counts::Selected => {
-                let [address, weight, kind, by] = selected?;
+                let [address, weight, kind, by, number, runs] = selected?;
                 left_out = u32::try_from(by).ok()?;
+                (forks, program) = ((number > 0).then_some(number), runs);
                 let kind = match kind {
                     0 => SampleKind::Minor,
                     1 => SampleKind::Major,
@@ -226,16 +235,33 @@ impl Fields<'_> {
         };
         // Its name is in other records.
         let thread = "".into();
-        Some(Sampled { pid, tid, thread, at, address, kind, weight, left_out, frames, copy })
+        Some(Sampled {
+            pid,
+            tid,
+            thread,
+            at,
+            address,
+            kind,
+            weight,
+            left_out,
+            forks,
+            program,
+            frames,
+            copy,
+        })
     }
 
     /// `struct sample` of `thin.bpf.c`.
-    fn selected(&mut self) -> Option<[u64; 4]> {
+    fn selected(&mut self) -> Option<[u64; 6]> {
         let len = usize::try_from(self.id()?).ok()?;
         let (content, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         let mut content = Fields(content);
-        Some([content.long()?, content.long()?, content.long()?, content.long()?])
+        let mut words = [0; 6];
+        for word in &mut words {
+            *word = content.long()?;
+        }
+        Some(words)
     }
 
     /// The first `arguments` registers, and the others with the stack. None of a thread without a user space.
@@ -296,6 +322,8 @@ mod tests {
             kind: SampleKind::Minor,
             weight: 64,
             left_out: 0,
+            forks: None,
+            program: 0,
             frames: [0x4010, 0x4020].into(),
             copy: None,
         };
@@ -318,22 +346,23 @@ mod tests {
         let user = (-512_i64).cast_unsigned();
         let head = bytes(&[7, 8], &[100, 2, user, 0x4010]);
         let of_program = |kind| {
-            let content = bytes(&[36], &[0x7f00_0000_1234, 256, kind, kind / 2 * 8]);
+            let content = bytes(&[52], &[0x7f00_0000_1234, 256, kind, kind / 2 * 8, kind, 7]);
             // The kernel fills up to 8 bytes.
             let content = [content, bytes(&[0], &[2, 0x10, 0x20, 0x30, 0, 0])].concat();
             let content = [head.clone(), content].concat();
             match parse(sys::PERF_RECORD_SAMPLE, 0, &content, Counts::Selected) {
                 Some(Record::Fault(s)) => {
-                    Some((s.address, s.kind, s.weight, s.left_out, s.copy.is_some()))
+                    assert!(s.copy.is_some() && s.program == 7);
+                    Some((s.address, s.kind, s.weight, s.left_out, s.forks))
                 }
                 _ => None,
             }
         };
-        let expected = |kind, left_out| Some((0x7f00_0000_1234, kind, 256, left_out, true));
-        assert_eq!(of_program(0), expected(SampleKind::Minor, 0));
-        assert_eq!(of_program(1), expected(SampleKind::Major, 0));
-        assert_eq!(of_program(2), expected(SampleKind::Read, 8));
-        assert_eq!(of_program(3), expected(SampleKind::Around, 8));
+        let expected = |kind, left_out, forks| Some((0x7f00_0000_1234, kind, 256, left_out, forks));
+        assert_eq!(of_program(0), expected(SampleKind::Minor, 0, None));
+        assert_eq!(of_program(1), expected(SampleKind::Major, 0, Some(1)));
+        assert_eq!(of_program(2), expected(SampleKind::Read, 8, Some(2)));
+        assert_eq!(of_program(3), expected(SampleKind::Around, 8, Some(3)));
         assert_eq!(of_program(4), None);
     }
 

@@ -1,6 +1,7 @@
 //! Selects the faults that are sampled.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use isotherm_core::{PAGE_SIZE, sample_hash};
@@ -43,9 +44,12 @@ fn places() -> [u8; 1 << MIN_SHIFT] {
     })
 }
 
+/// `shift` in `struct page` of `thin.bpf.c`.
+const SHIFT_BYTES: Range<usize> = 4..6;
+
 /// `struct page_id` of `thin.bpf.c`.
-fn page_id(pid: i32, address: u64) -> Vec<u8> {
-    [u64::from(pid.unsigned_abs()), address / PAGE_SIZE].map(u64::to_ne_bytes).concat()
+fn page_id(program: u64, address: u64) -> Vec<u8> {
+    [program, address / PAGE_SIZE].map(u64::to_ne_bytes).concat()
 }
 
 /// A program in the kernel that selects faults.
@@ -170,25 +174,33 @@ impl Thinner {
     }
 
     /// Notes that a page is not mapped any more, so that the next fault near it may sample it.
-    pub fn unmapped(&self, pid: i32, address: u64) {
+    pub fn unmapped(&self, program: u64, address: u64) {
         let Some(Program { skel, .. }) = &self.program else { return };
-        // In a pid namespace the program has another pid. Then the page is not sampled for a few seconds.
-        let _is_noted = skel.maps.mapped.delete(&page_id(pid, address));
+        let _is_noted = skel.maps.mapped.delete(&page_id(program, address));
     }
 
     /// Notes that a page that was left out is sampled now.
-    pub fn sampled(&self, pid: i32, address: u64) {
+    pub fn sampled(&self, program: u64, address: u64) {
         let Some(Program { skel, .. }) = &self.program else { return };
-        let _is_noted = skel.maps.pages.delete(&page_id(pid, address));
+        let _is_noted = skel.maps.pages.delete(&page_id(program, address));
     }
 
-    /// The shift of the sample when a page of the greatest sample was filled last; `None` if that is not known. In a pid
-    /// namespace the program has another pid, and it is never known.
-    pub fn filled(&self, pid: i32, address: u64) -> Option<u32> {
+    /// Notes that the sample of this shift still leaves out a page: its last fault has not filled it.
+    pub fn left_out(&self, program: u64, address: u64, shift: u32) {
+        let Some(Program { skel, .. }) = &self.program else { return };
+        let id = page_id(program, address);
+        let Ok(Some(mut page)) = skel.maps.pages.lookup(&id, MapFlags::ANY) else { return };
+        if let (Some(place), Ok(shift)) = (page.get_mut(SHIFT_BYTES), u16::try_from(shift)) {
+            place.copy_from_slice(&shift.to_ne_bytes());
+            let _is_noted = skel.maps.pages.update(&id, &page, MapFlags::EXIST);
+        }
+    }
+
+    /// The shift of the sample when a page of the greatest sample was filled last; `None` if that is not known.
+    pub fn filled(&self, program: u64, address: u64) -> Option<u32> {
         let Some(Program { skel, .. }) = &self.program else { return None };
-        let page = skel.maps.pages.lookup(&page_id(pid, address), MapFlags::ANY).ok()??;
-        // `struct page` of `thin.bpf.c`
-        let shift = u16::from_ne_bytes(page.get(4..6)?.try_into().ok()?);
+        let page = skel.maps.pages.lookup(&page_id(program, address), MapFlags::ANY).ok()??;
+        let shift = u16::from_ne_bytes(page.get(SHIFT_BYTES)?.try_into().ok()?);
         (shift > 0).then_some(shift.into())
     }
 

@@ -27,6 +27,8 @@ macro_rules! flags {
 }
 
 flags! {
+    /// changed since it was written to swap or to its file last
+    is_dirty: 4;
     /// on an LRU list, also the list of unevictable pages
     is_lru: 5;
     /// free, on a list of the buddy allocator
@@ -37,6 +39,8 @@ flags! {
     is_anonymous: 12;
     /// anonymous or shared memory, even if it is on no list
     is_user: 12 | 14;
+    /// anonymous, with a copy in swap
+    is_in_swap_cache: 13;
     /// the first page of a folio
     is_head: 15;
     /// a later page of a folio
@@ -47,6 +51,16 @@ flags! {
     is_hole: 20 | 23;
     /// the zero page, or the huge zero page
     is_zero: 24;
+}
+
+impl PageFlags {
+    /// Whether an anonymous page has returned from swap since it was filled. The kernel marks such a page as dirty when it
+    /// drops the copy in swap. Of a new page, it sets only the bit in the page table until it moves the page, or gives it to
+    /// a device.
+    #[must_use]
+    pub fn has_returned(self) -> bool {
+        self.is_anonymous() && (self.is_dirty() || self.is_in_swap_cache())
+    }
 }
 
 /// The content of a page frame, for ways to look by page frame: idle page tracking, and kernel DAMON for
@@ -191,6 +205,15 @@ mod tests {
             _ => '?',
         };
         assert_eq!(got.iter().map(letter).collect::<String>(), "ulfuz---");
+    }
+
+    #[test]
+    fn pages_that_were_in_swap_have_a_copy_there_or_are_dirty() {
+        let (dirty, anonymous, in_swap_cache) = (1 << 4, 1 << 12, 1 << 13);
+        assert!(!PageFlags(anonymous).has_returned(), "new");
+        assert!(PageFlags(anonymous | in_swap_cache).has_returned());
+        assert!(PageFlags(anonymous | dirty).has_returned());
+        assert!(!PageFlags(dirty).has_returned(), "of a file");
     }
 
     #[test]
