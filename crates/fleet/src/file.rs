@@ -34,7 +34,7 @@ pub enum LakeFileError {
     Io(#[from] std::io::Error),
     /// the file is not Parquet, or cannot be encoded
     #[error("{}", cause(.0))]
-    Parquet(#[from] ParquetError),
+    Parquet(ParquetError),
     /// columns do not fit together
     #[error("{0}")]
     Columns(#[from] ArrowError),
@@ -55,6 +55,12 @@ pub enum LakeFileError {
     /// the file is damaged, or another program wrote it
     #[error("it is damaged, or isotherm has not written it: {0}")]
     Damaged(&'static str),
+}
+
+impl From<ParquetError> for LakeFileError {
+    fn from(e: ParquetError) -> Self {
+        LakeFileError::Parquet(e)
+    }
 }
 
 /// The text of an error, without a prefix for errors of the operating system.
@@ -186,6 +192,7 @@ mod tests {
         let full = io::Error::from_raw_os_error(28);
         let e = LakeFileError::from(ParquetError::External(full.into()));
         assert_eq!(e.to_string(), "No space left on device (os error 28)");
+        assert!(std::error::Error::source(&e).is_none(), "it would repeat the text, with a prefix");
     }
 
     fn group(i: usize) -> Group {
