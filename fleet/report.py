@@ -157,6 +157,8 @@ def check_lake(options):
     lake, folder = options["lake"], options["folder"]
     if not pathlib.Path(folder).is_dir():
         raise Failure(f"{folder} is not a folder: name the folder of a lake with --lake")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise Failure(f"cannot read {folder}: its permissions do not let this user read it")
     if not patterns(folder):
         raise Failure(f"{lake} has no Parquet files: name the place that isotherm agent --lake writes to")
 
@@ -612,13 +614,21 @@ def page(report):
 
 
 def write(path, content):
-    """Writes a file aside and renames it."""
+    """Writes a file aside and renames it. A device or a pipe stays what it is."""
     aside = f"{path}.{os.getpid()}"
     try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            pathlib.Path(path).write_text(content, encoding="utf-8")
+            return
         # Not through a link that another user has put there.
-        with open(aside, "x", encoding="utf-8") as file:
-            file.write(content)
-        os.replace(aside, path)
+        file = open(aside, "x", encoding="utf-8")
+        try:
+            with file:
+                file.write(content)
+            os.replace(aside, path)
+        except OSError:
+            os.unlink(aside)
+            raise
     except OSError as error:
         raise Failure(f"cannot write {path}: {error.strerror}: name another file with --html") from None
 

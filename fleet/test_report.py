@@ -2,6 +2,7 @@
 """Tests of the questions and of the program that asks them, about small lakes: `fleet/check`."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -216,6 +217,32 @@ class Report(unittest.TestCase):
         done = subprocess.run([sys.executable, "-c", program], cwd=self.folder, capture_output=True, text=True)
         self.assertNotEqual(done.returncode, 0)
         self.assertEqual(victim.read_text(), "whole")
+
+    def test_a_pipe_in_place_of_the_page_stays(self):
+        # Found by a trial: as root, the page replaced the device.
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.write_page("pipe", "some text")
+        self.assertTrue(pipe.is_fifo())
+        self.assertEqual(os.read(reader, 100), b"some text")
+        os.close(reader)
+
+    def test_a_page_that_cannot_be_written_leaves_no_file(self):
+        (self.folder / "full").mkdir()
+        with self.assertRaises(OSError):
+            self.write_page("full", "")
+        limit = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nresource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        with self.assertRaises(OSError):
+            self.write_page("page.html", "x" * 10000, limit)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["full"])
+
+    def write_page(self, name, content, before=""):
+        code = f'{before}write("{name}", {content!r})\nif 0:'
+        program = read(FLEET / "report.py").replace('if __name__ == "__main__":', code)
+        done = subprocess.run([sys.executable, "-c", program], cwd=self.folder, capture_output=True, text=True)
+        if done.returncode:
+            raise OSError(done.stderr)
 
 
 if __name__ == "__main__":

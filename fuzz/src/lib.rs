@@ -132,7 +132,9 @@ fn import(bytes: &[u8], formats: &[Format]) -> bool {
         }
         Err(ImportError::Empty { format, .. }) => kept(format),
         Err(ImportError::Io { source, .. }) => panic!("memory cannot fail: {source}"),
-        Err(ImportError::Own { .. } | ImportError::Unknown { .. }) => false,
+        Err(
+            ImportError::Own { .. } | ImportError::Unknown { .. } | ImportError::NoBytes { .. },
+        ) => false,
         Err(_) => true,
     }
 }

@@ -33,8 +33,8 @@ pub enum LakeFileError {
     #[error("{0}")]
     Io(#[from] std::io::Error),
     /// the file is not Parquet, or cannot be encoded
-    #[error("{0}")]
-    Parquet(#[from] ParquetError),
+    #[error("{}", cause(.0))]
+    Parquet(ParquetError),
     /// columns do not fit together
     #[error("{0}")]
     Columns(#[from] ArrowError),
@@ -55,6 +55,20 @@ pub enum LakeFileError {
     /// the file is damaged, or another program wrote it
     #[error("it is damaged, or isotherm has not written it: {0}")]
     Damaged(&'static str),
+}
+
+impl From<ParquetError> for LakeFileError {
+    fn from(e: ParquetError) -> Self {
+        LakeFileError::Parquet(e)
+    }
+}
+
+/// The text of an error, without a prefix for errors of the operating system.
+fn cause(e: &ParquetError) -> String {
+    match e {
+        ParquetError::External(e) => e.to_string(),
+        e => e.to_string(),
+    }
 }
 
 /// The effort of compression.
@@ -165,11 +179,21 @@ fn used<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
     use crate::decode::{MAX_BYTES, decode, read};
     use crate::row::{COLUMN_AGES, Rows};
+
+    #[test]
+    fn an_error_of_the_system_has_no_prefix() {
+        let full = io::Error::from_raw_os_error(28);
+        let e = LakeFileError::from(ParquetError::External(full.into()));
+        assert_eq!(e.to_string(), "No space left on device (os error 28)");
+        assert!(std::error::Error::source(&e).is_none(), "it would repeat the text, with a prefix");
+    }
 
     fn group(i: usize) -> Group {
         Group {

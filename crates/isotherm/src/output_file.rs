@@ -1,6 +1,6 @@
 //! Output files, which replace an existing file only when they are complete.
 
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -55,9 +55,13 @@ impl OutputFile {
         }
         let dir = place.parent().filter(|dir| !dir.as_os_str().is_empty());
         let mode = there.as_ref().map_or(0o666, |m| m.permissions().mode() & 0o777);
+        // Of `tempfile_in`, an error would have the path of the temporary file.
+        let create = |path: &Path| {
+            OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
+        };
         let mut builder = tempfile::Builder::new();
-        builder.prefix(".isotherm.").permissions(Permissions::from_mode(mode));
-        match (builder.tempfile_in(dir.unwrap_or(Path::new("."))), there) {
+        builder.prefix(".isotherm.");
+        match (builder.make_in(dir.unwrap_or(Path::new(".")), create), there) {
             // The permissions of the existing file decide whether it may be written.
             (Ok(file), Some(_)) => {
                 OpenOptions::new().write(true).open(&place).map_err(cannot)?;
@@ -177,6 +181,7 @@ pub fn keep_input(output: &Path, input: &Path) -> Result<(), UsageError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
     use std::os::unix::fs::{lchown, symlink};
 
     use super::*;
@@ -212,6 +217,17 @@ mod tests {
         write(&link).unwrap();
         assert_eq!(fs::read(&place).unwrap(), b"new");
         assert!(link.is_symlink());
+    }
+
+    /// Found by a trial: the error had the name of the temporary file.
+    #[test]
+    fn an_error_has_the_name_of_the_output_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let Err(OutputError::Write { source, .. }) = OutputFile::create(&dir.path().join("no/a"))
+        else {
+            panic!("there is no such folder");
+        };
+        assert_eq!(source.raw_os_error(), Some(2), "{source}");
     }
 
     /// The setting is one of the machine, so the test does not change it.

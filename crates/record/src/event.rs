@@ -63,7 +63,7 @@ pub enum ReadError {
     },
     /// The file is not a record.
     #[error(
-        "{} is no isotherm record: its first bytes differ. Give a file that isotherm has recorded",
+        "{} is no isotherm record: it is empty, or its first bytes differ. Give a file that isotherm has recorded",
         path.display()
     )]
     NotARecord {

@@ -182,6 +182,16 @@ impl RecordFiles {
     }
 }
 
+/// A recording that could not write anything leaves no file.
+impl Drop for RecordFiles {
+    fn drop(&mut self) {
+        if self.len == Some(0) && self.aside.is_none() && is_at(&self.file, &self.path) {
+            // The reason of the failure matters more.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
 /// The number of attempts to lock a file, and the pause between them: a reader of a record locks it for a
 /// moment to check whether it is locked.
 const MAX_TRIES: u32 = 10;
@@ -277,7 +287,15 @@ fn begin_aside(path: &Path) -> io::Result<(File, TempPath)> {
     let mut prefix = OsString::from(".");
     prefix.push(path.file_name().unwrap_or_default());
     prefix.push(".");
-    let file = tempfile::Builder::new().prefix(&prefix).append(true).tempfile_in(dir)?;
+    // Of `tempfile_in`, an error would have the path of the temporary file.
+    let create = |path: &Path| {
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(path)
+    };
+    let file = tempfile::Builder::new().prefix(&prefix).make_in(dir, create)?;
     Ok(file.into_parts())
 }
 
@@ -368,5 +386,22 @@ impl Sink for AtomicFiles {
 
     fn finish(&mut self) -> io::Result<()> {
         self.0.settle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by a trial: a full disk left an empty file, which is no record.
+    #[test]
+    fn a_recording_without_content_leaves_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let [none, some] = ["none", "some"].map(|name| dir.path().join(name));
+        drop(RecordFiles::create(&none, 1).unwrap());
+        assert!(!none.exists());
+        RecordFiles::create(&some, 1).unwrap().append(&MAGIC).unwrap();
+        drop(RecordFiles::create(&some, 1).unwrap());
+        assert_eq!(fs::read(&some).unwrap(), MAGIC, "an earlier record stays");
     }
 }

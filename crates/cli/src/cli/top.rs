@@ -24,9 +24,9 @@ pub struct Top {
     /// with --control
     #[arg(long, conflicts_with_all = OTHERS)]
     pub service: bool,
-    /// Socket of the service [default: /run/isotherm/control.sock; for users other than root
+    /// Show the service with this socket [default: /run/isotherm/control.sock; for users other than root
     /// $XDG_RUNTIME_DIR/isotherm/control.sock]
-    #[arg(long, value_name = "PATH", requires = "service", conflicts_with_all = OTHERS)]
+    #[arg(long, value_name = "PATH", conflicts_with_all = OTHERS)]
     pub control: Option<PathBuf>,
     /// Play this record
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "cgroup", "comm", "all"])]

@@ -37,13 +37,13 @@ pub struct Web {
     /// Show a running service: isotherm reclaim or agent, or run or record with --control
     #[arg(long, conflicts_with_all = WATCHED)]
     pub service: bool,
-    /// Socket of the service [default: /run/isotherm/control.sock; for users other than root
+    /// Show the service with this socket [default: /run/isotherm/control.sock; for users other than root
     /// $XDG_RUNTIME_DIR/isotherm/control.sock]
-    #[arg(long, value_name = "PATH", requires = "service", conflicts_with_all = WATCHED)]
+    #[arg(long, value_name = "PATH", conflicts_with_all = WATCHED)]
     pub control: Option<PathBuf>,
     /// Address and port to listen on; port 0 is any free one. Any address except a loopback address requires
     /// --tls-cert and --tls-key
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0", value_parser = address)]
     pub listen: SocketAddr,
     /// Certificate chain of the server, a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -64,6 +64,11 @@ pub struct Web {
     pub targets: Targets,
     #[command(flatten)]
     pub watching: Watching,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let why = |_| format!("{text:?} is no address with a port: write 127.0.0.1:7777 or [::1]:7777");
+    text.parse().map_err(why)
 }
 
 impl Web {

@@ -35,7 +35,7 @@ fn source(o: Top) -> Result<ViewSource> {
         let (speed, skip_damaged) = (o.speed, o.skip_damaged);
         return Ok(ViewSource::Replay(ReplayOptions { path, speed, skip_damaged }));
     }
-    if o.service {
+    if o.service || o.control.is_some() {
         return Ok(ViewSource::Service(ServiceOptions { control: o.control }));
     }
     let targets = o.targets.selection(false);

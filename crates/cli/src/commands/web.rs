@@ -15,7 +15,7 @@ pub fn run(o: &Web) -> Result<ExitCode> {
     let records = o.records();
     if !records.is_empty() {
         isotherm_web::show(&records, &o.logs, &options)?;
-    } else if o.service {
+    } else if o.service || o.control.is_some() {
         isotherm_web::follow(o.control.as_deref(), &options)?;
     } else {
         let targets = o.targets.selection(false);

@@ -10,6 +10,7 @@ use isotherm::whatif::figures;
 use isotherm_core::scheme::MemoryMetrics;
 use isotherm_report::{what_if_picture, what_if_text};
 use isotherm_sim::whatif::{DelayModel, Player, Surroundings};
+use tracing::warn;
 
 use super::report::output::Output;
 use crate::cli::{UsageError, WhatIf};
@@ -28,5 +29,12 @@ pub fn run(o: WhatIf) -> Result<ExitCode> {
         Player::new(settings, prices, &surroundings).map_err(|e| UsageError::new(e.to_string()))?;
     let (span, effects) = record.play(player)?;
     let what_if = figures(record.title(), span, prices, effects);
-    output.write(&what_if, || what_if_text(&what_if), || what_if_picture(&what_if))
+    let refused =
+        what_if.settings.iter().filter_map(|row| Some((&row.name, row.refused.as_ref()?)));
+    if output.form().is_picture() {
+        refused.clone().for_each(|(name, why)| warn!("{name} is not in the picture: {why}"));
+    }
+    let has_figures = refused.count() < what_if.settings.len();
+    let code = output.write(&what_if, || what_if_text(&what_if), || what_if_picture(&what_if))?;
+    Ok(if has_figures { code } else { ExitCode::FAILURE })
 }

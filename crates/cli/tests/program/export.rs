@@ -291,7 +291,10 @@ fn records_are_cut_and_joined() {
     assert_eq!(run(&["edit", "a.rec", "-o", "a.rec"]).status, 2);
     // Parquet and Perfetto have tests of their content elsewhere.
     assert_eq!(run(&["export", "--format", "parquet"]).status, 2, "it is a folder");
-    assert_eq!(run(&["export", "--format", "parquet", "-i", "c.rec", "-o", "folder"]).status, 0);
+    let parquet = ["export", "--format", "parquet", "-i", "c.rec", "-o", "folder"];
+    assert_eq!(run(&parquet).status, 0);
+    let again = run(&parquet);
+    assert!(again.status == 1 && again.err.contains("name another folder"), "{}", again.err);
     assert!(dir.path().join("folder/regions/host=unknown").is_dir());
     let done = run(&["export", "--format", "perfetto", "-i", "c.rec", "-o", "c.pftrace"]);
     assert_eq!(done.status, 0, "{}", done.err);

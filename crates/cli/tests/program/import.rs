@@ -245,7 +245,7 @@ fn files_that_are_no_recordings_are_refused_with_a_reason() {
     let dir = TempDir::new().unwrap();
     let cases: [(&str, &[u8], &str); 7] = [
         ("text", b"hello\n", "no known format"),
-        ("nothing", b"", "no known format"),
+        ("nothing", b"", "nothing is empty"),
         ("json", b"[{\"snapshots\": [5]}]", "at byte 16"),
         ("zlib", b"\x78\x9c\x01\x02", "at byte 0"),
         ("binary", b"damon_recfmt_ver\x09\0\0\0", "version is 9"),

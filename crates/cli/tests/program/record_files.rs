@@ -197,6 +197,7 @@ fn files_have_idle_ages_and_dirty_bytes() {
     assert!((counted * PAGE).abs_diff(resident) < MIB, "{counted} pages, {resident} bytes");
     let text = finish(&mut isotherm(["report", "summary", "-i", record.to_str().unwrap()]));
     assert!(text.text().contains("dirty"), "{}", text.text());
+    assert!(!text.text().contains("whether it ran"), "files do not run: {}", text.text());
 }
 
 /// A shared mapping of a file, of which nothing is read ahead.

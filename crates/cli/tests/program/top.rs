@@ -271,6 +271,6 @@ fn it_requires_a_terminal_and_something_to_show() {
     assert_eq!(wrong.status, 2, "{}", wrong.err);
     let missing = run_in(dir.path(), &["top", "--replay", "a.rec"]);
     assert!(missing.status == 1 && missing.err.contains("a.rec"), "{}", missing.err);
-    let nobody = run_in(dir.path(), &["top", "--service", "--control", "none"]);
+    let nobody = run_in(dir.path(), &["top", "--control", "none"]);
     assert!(nobody.status == 1 && nobody.err.contains("no service listens"), "{}", nobody.err);
 }

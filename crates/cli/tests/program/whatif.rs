@@ -133,7 +133,17 @@ fn unplayable_records_are_refused_with_a_reason() {
     let text = played(&dir, &["--min-age", "10min", "--min-age", "10s"]);
     assert!(text.text().contains("no figures: the record is too short"), "{}", text.text());
     record(&dir.path().join("old.rec"), |s| s.targets.iter_mut().for_each(|t| t.ages = None));
-    let text = played(&dir, &["old.rec", "--min-age", "10s"]);
+    let text = run_in(dir.path(), &["whatif", "old.rec", "--min-age", "10s"]);
+    assert_eq!((text.status, text.err.as_str()), (1, ""), "no setting has figures");
+    assert!(!text.text().contains("saved:"), "{}", text.text());
+    let picture = ["whatif", "--min-age", "10min", "--min-age", "10s", "-o", "one.png"];
+    let done = run_in(dir.path(), &picture);
+    assert_eq!(done.status, 0, "{}", done.err);
+    assert!(
+        done.err.contains("min-age 10 min is not in the picture: the record is too"),
+        "{}",
+        done.err
+    );
     assert!(text.text().contains("no figures: the record has no idle ages"), "{}", text.text());
     let file = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
     file("cold.txt", "4K null 0 0 20s null cold\n");

@@ -1,7 +1,7 @@
 //! Writes the lake of a simulated fleet, in the layout of `isotherm fleet compact`, and its truth.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -119,7 +119,21 @@ fn write_file(
     path: &Path,
 ) -> Result<u64, LakeFileError> {
     let aside = path.with_extension("aside");
-    let mut writer = Writer::new(BufWriter::new(File::create(&aside)?), Effort::Fast)?;
+    let written = write_rows(fleet, day, hosts, &aside)
+        .and_then(|count| Ok(fs::rename(&aside, path).map(|()| count)?));
+    if written.is_err() {
+        let _ = fs::remove_file(&aside);
+    }
+    written
+}
+
+fn write_rows(
+    fleet: &Fleet,
+    day: &Day,
+    hosts: std::ops::Range<u32>,
+    path: &Path,
+) -> Result<u64, LakeFileError> {
+    let mut writer = Writer::new(BufWriter::new(File::create(path)?), Effort::Fast)?;
     let mut count = 0;
     let mut rows = Vec::new();
     for host in hosts {
@@ -137,8 +151,7 @@ fn write_file(
         writer.write(&names, &rows)?;
         count += rows.len() as u64;
     }
-    writer.finish()?;
-    fs::rename(&aside, path)?;
+    writer.finish()?.flush()?;
     Ok(count)
 }
 
@@ -253,6 +266,18 @@ mod tests {
         assert!(file("a") == file("b"));
         let again = write_lake(&fleet(spec), &dir.path().join("a"), |_| ());
         assert!(matches!(again, Err(LabFleetError::NotEmpty(_))));
+    }
+
+    /// Found by a trial with a full disk.
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let fleet = fleet(FleetSpec { hosts: 1, days: 1, groups: 1, seed: 3 });
+        let place = dir.path().join("part-0000.parquet");
+        fs::create_dir(&place).unwrap();
+        let written = write_file(&fleet, &fleet.day(0), 0..1, &place);
+        assert!(matches!(written, Err(LakeFileError::Io(_))));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

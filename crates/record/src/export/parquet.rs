@@ -29,7 +29,11 @@ const ZSTD_LEVEL: i32 = 6;
 
 impl From<ParquetError> for ExportError {
     fn from(e: ParquetError) -> Self {
-        ExportError::Write(e.to_string())
+        // The text of an error of the operating system has no prefix.
+        ExportError::Write(match e {
+            ParquetError::External(e) => e.to_string(),
+            e => e.to_string(),
+        })
     }
 }
 
@@ -215,7 +219,13 @@ impl<C: Columns> Table<C> {
 }
 
 fn cannot<C: Columns>(path: &Path, e: &io::Error) -> ExportError {
-    ExportError::Write(format!("the table {} at {}: {e}", C::NAME, path.display()))
+    let remedy = match e.kind() {
+        io::ErrorKind::AlreadyExists => {
+            ". This record is there already: name another folder, or remove the file"
+        }
+        _ => "",
+    };
+    ExportError::Write(format!("the table {} at {}: {e}{remedy}", C::NAME, path.display()))
 }
 
 /// Creates a file in the folder of `path`. Readers of folders ignore names that begin with a dot.

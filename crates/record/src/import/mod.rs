@@ -145,6 +145,12 @@ pub enum ImportError {
         /// path of the file
         path: PathBuf,
     },
+    /// The file has no bytes.
+    #[error("{} is empty: see whether the program that should have written it has failed", path.display())]
+    NoBytes {
+        /// path of the file
+        path: PathBuf,
+    },
     /// No known format begins like this.
     #[error(
         "{} has no known format: give a record of damo (json, json_compressed, or binary), perf.data, or the text of \
@@ -198,7 +204,7 @@ pub enum ImportError {
         most: usize,
     },
     /// The file has no result of DAMON.
-    #[error("{} is {} without any result of DAMON: record again, with damo or with perf record -e damon:damon_aggregated", path.display(), format.name())]
+    #[error("{} is {} without any result of DAMON: record again while DAMON runs, with damo or with perf record -e damon:damon_aggregated", path.display(), format.name())]
     Empty {
         /// path of the file
         path: PathBuf,
@@ -246,6 +252,9 @@ impl Import {
         input.by_ref().take(FORMAT_BYTES as u64).read_to_end(&mut first).map_err(io)?;
         let len = input.seek(SeekFrom::End(0)).map_err(io)?;
         input.seek(SeekFrom::Start(0)).map_err(io)?;
+        if first.is_empty() {
+            return Err(ImportError::NoBytes { path: path() });
+        }
         if first.starts_with(&MAGIC) {
             return Err(ImportError::Own { path: path() });
         }

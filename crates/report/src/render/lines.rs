@@ -20,16 +20,44 @@ const RADIUS: usize = 5;
 /// Colours of the first lines in a plot; further lines have the colour of text.
 const COLORS: [f64; 4] = [0.2, 0.62, 0.8, 0.4];
 
-/// Position of a dot's name relative to the dot.
+/// Height of a name's background, and the part of it above the baseline.
+const NAME_HEIGHT: f32 = 16.0;
+const NAME_ASCENT: f32 = 12.0;
+
+/// A rectangle, from its upper left to its lower right corner.
 #[derive(Clone, Copy)]
-enum Side {
-    Above,
-    Below,
-    Left,
+struct Area((f32, f32), (f32, f32));
+
+impl Area {
+    fn overlaps(&self, other: &Area) -> bool {
+        let Area((left, top), (right, bottom)) = *other;
+        self.0.0 < right && left < self.1.0 && self.0.1 < bottom && top < self.1.1
+    }
+
+    fn is_within(&self, other: &Area) -> bool {
+        let Area((left, top), (right, bottom)) = *other;
+        self.0.0 >= left && self.1.0 <= right && self.0.1 >= top && self.1.1 <= bottom
+    }
 }
 
-/// Used in turn, because dots may be close to each other.
-const SIDES: [Side; 4] = [Side::Above, Side::Below, Side::Left, Side::Below];
+/// Places of a name beside its dot, the best first: the part of the name that is left of the anchor, and the position of
+/// the anchor relative to the dot. Where a line rises, it is neither above on the left nor below on the right.
+const PLACES: [(f32, f32, f32); 14] = [
+    (1.0, -9.0, -9.0),
+    (0.0, 9.0, 17.0),
+    (0.5, 0.0, -11.0),
+    (0.5, 0.0, 21.0),
+    (0.0, 9.0, -9.0),
+    (1.0, -9.0, 17.0),
+    (1.0, -11.0, 5.0),
+    (0.0, 11.0, 5.0),
+    (0.5, 0.0, -27.0),
+    (0.5, 0.0, 33.0),
+    (0.0, 0.0, -27.0),
+    (1.0, 0.0, 33.0),
+    (1.0, 0.0, -27.0),
+    (0.0, 0.0, 33.0),
+];
 
 /// Lines as a picture.
 ///
@@ -70,34 +98,54 @@ fn draw(picture: &mut Picture, lines: &Lines, plot: &Plot, above: usize) {
         picture.columns(LEFT, spans.collect(), color_of(i));
     }
     picture.frame((LEFT, top), (PLOT, HEIGHT), LINE_COLOR);
-    let dots = plot.lines.iter().filter(|l| is_dot(l));
-    for (line, side) in dots.zip(SIDES.iter().cycle()) {
-        let Some(&(x, value)) = line.points.first() else { continue };
+    let place = |line: &ChartLine| {
+        let &(x, value) = line.points.first()?;
         let along = (x - from) / (to - from) * (PLOT - 1) as f64;
-        dot(picture, (LEFT as f32 + along as f32, y(value)), &line.name, *side);
-    }
+        Some((LEFT as f32 + along as f32, y(value)))
+            .filter(|at| at.0.is_finite() && at.1.is_finite())
+    };
+    let dots = plot.lines.iter().filter(|l| is_dot(l));
+    let dots: Vec<_> = dots.filter_map(|l| Some((place(l)?, l.name.as_str()))).collect();
+    dots.iter().for_each(|(at, _)| dot(picture, *at));
+    let room = Area((LEFT as f32, top as f32), (WIDTH as f32, (top + HEIGHT) as f32));
+    names(picture, &dots, &room);
 }
 
 fn is_dot(line: &ChartLine) -> bool {
     line.points.len() == 1
 }
 
-/// A dot and its name, on a background that separates it from lines.
-fn dot(picture: &mut Picture, (x, y): (f32, f32), name: &str, side: Side) {
+fn dot(picture: &mut Picture, (x, y): (f32, f32)) {
     let left = (x.round() as usize).saturating_sub(RADIUS);
     let radius = RADIUS as f32;
     let half = |i: usize| (radius * radius - (i as f32 - radius).powi(2)).sqrt();
     let spans = (0..=2 * RADIUS).map(|i| Some((y - half(i), y + half(i))));
     picture.columns(left, spans.collect(), INK);
-    let width = picture.fonts.width(name, LABEL.size, LABEL.weight);
-    let (at, base) = match side {
-        Side::Above => (x - width / 2.0, y - 11.0),
-        Side::Below => (x + 9.0, y + 17.0),
-        Side::Left => (x - 11.0 - width, y + 5.0),
-    };
-    let ground = (at.max(0.0) as usize, (base - 12.0).max(0.0) as usize);
-    picture.rect(ground, (width as usize + 2, 16), Paint { color: PAPER, part: 0.8 });
-    picture.text((at, base), Anchor::Left, LABEL, name);
+}
+
+/// The names of dots, on a background that separates them from lines. A name for which there is no free place within
+/// `room` is left out.
+fn names(picture: &mut Picture, dots: &[((f32, f32), &str)], room: &Area) {
+    let radius = RADIUS as f32;
+    let around = |(x, y): (f32, f32)| Area((x - radius, y - radius), (x + radius, y + radius));
+    let mut taken: Vec<Area> = dots.iter().map(|(at, _)| around(*at)).collect();
+    for (i, &((x, y), name)) in dots.iter().enumerate() {
+        let width = picture.fonts.width(name, LABEL.size, LABEL.weight);
+        // Neighbours take turns, because dots may be close to each other.
+        let mut places = PLACES;
+        places[..2].rotate_left(i % 2);
+        let mut areas = places.iter().map(|(part, along, up)| {
+            let (left, top) = (x + along - part * width, y + up - NAME_ASCENT);
+            Area((left, top), (left + width, top + NAME_HEIGHT))
+        });
+        let is_free = |area: &Area| !taken.iter().any(|other| other.overlaps(area));
+        let Some(area) = areas.find(|area| area.is_within(room) && is_free(area)) else { continue };
+        let Area((x, top), _) = area;
+        let ground = (width as usize + 2, NAME_HEIGHT as usize);
+        picture.rect((x as usize, top as usize), ground, Paint { color: PAPER, part: 0.8 });
+        picture.text((x, top + NAME_ASCENT), Anchor::Left, LABEL, name);
+        taken.push(area);
+    }
 }
 
 /// The part of a pixel column that a line covers, from its height there to its height in the next column.
@@ -191,6 +239,49 @@ mod tests {
         assert!(place("here") < along(2.0), "around it");
         assert!(place("there") > along(8.0), "behind it");
         assert!(picture.png().is_ok());
+    }
+
+    #[test]
+    fn names_of_dots_overlap_neither_each_other_nor_dots_nor_the_edge() {
+        // The settings of the tutorial on `isotherm whatif`.
+        let dots = [
+            (39.6, 88.0),
+            (51.0, 137.0),
+            (63.4, 184.0),
+            (77.8, 232.0),
+            (90.6, 296.0),
+            (102.9, 365.0),
+            (115.3, 437.0),
+            (125.9, 515.0),
+            (134.8, 585.0),
+            (141.8, 655.0),
+            (147.7, 720.0),
+            (152.7, 790.0),
+            (156.9, 850.0),
+        ];
+        let dot = |(i, at)| ChartLine { name: format!("setting {i} s"), points: vec![at] };
+        let lines = dots.into_iter().enumerate().map(dot).collect();
+        let plots = vec![Plot { name: String::new(), lines }];
+        let picture = lines_picture(&Lines { plots, ..Lines::default() }).unwrap();
+        let areas: Vec<Area> = picture
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Text { at: (x, base), text, .. } if text.starts_with("setting") => {
+                    let width = picture.fonts.width(text, LABEL.size, LABEL.weight);
+                    let top = base - NAME_ASCENT;
+                    Some(Area((*x, top), (x + width, top + NAME_HEIGHT)))
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(areas.len(), 13);
+        let end = (HEAD + ABOVE + HEIGHT) as f32;
+        let room = Area((LEFT as f32, 0.0), (WIDTH as f32, end));
+        for (i, area) in areas.iter().enumerate() {
+            assert!(area.is_within(&room), "{i}");
+            assert!(areas[..i].iter().all(|other| !other.overlaps(area)), "{i}");
+        }
     }
 
     #[test]

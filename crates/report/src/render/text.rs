@@ -179,6 +179,9 @@ fn monitor(s: &Summary) -> String {
         Some(p) => format!("ran {p:.1} % of one CPU, without targets whose time is unknown"),
         None => "unknown whether it ran; a process that does not run looks cold".to_owned(),
     };
+    // Files do not run.
+    let target =
+        if s.look.starts_with("files:") { String::new() } else { format!("target    {target}\n") };
     // A monitor that neither looks nor uses CPU time does not exist: the record is imported.
     let cost = if m.looks_per_s == 0.0 && m.cpu_percent == 0.0 {
         "unknown cost: the record does not have it\n".to_owned()
@@ -193,7 +196,7 @@ fn monitor(s: &Summary) -> String {
         )
     };
     format!(
-        "\ntarget    {target}\nmonitor   {cost}{}regions   {:.0} on average, {} at most, {} allowed\n",
+        "\n{target}monitor   {cost}{}regions   {:.0} on average, {} at most, {} allowed\n",
         seen(m) + &support(&s.mean),
         m.regions_mean,
         units::count(m.regions_max as u64),

@@ -54,7 +54,7 @@ pub fn what_if_text(w: &WhatIf) -> String {
     if let (Some(row), None) = (sound.next(), sound.next()) {
         out += &if row.tiers.is_empty() { over_time(row) } else { String::new() };
     }
-    out + &notes(w, compares)
+    if w.sound().count() > 0 { out + &notes(w, compares) } else { out }
 }
 
 fn line(row: &WhatIfRow, width: usize, compares: bool) -> String {
@@ -177,7 +177,7 @@ fn front(w: &WhatIf) -> Lines {
         rows
     };
     let points = sorted(true).into_iter().map(at).collect();
-    let mut lines = vec![ChartLine { name: "best".to_owned(), points }];
+    let mut lines = vec![ChartLine { name: "best settings".to_owned(), points }];
     let dot = |row: &&WhatIfRow| ChartLine { name: row.name.clone(), points: vec![at(row)] };
     lines.extend(sorted(false).iter().map(dot));
     let most = w.sound().map(|row| row.saved_bytes).max().unwrap_or(0);
@@ -187,12 +187,12 @@ fn front(w: &WhatIf) -> Lines {
         (x as f64 / MIB, bytes(x))
     };
     Lines {
-        title: title(w, "What settings would save, and what would come back"),
-        note: "The line joins the settings that no other one surpasses in both.".to_owned(),
-        x: "memory that is saved".to_owned(),
-        y: "pages that come back a second".to_owned(),
+        title: title(w, "Saved and returning memory by setting"),
+        note: "The line joins the best settings: no other setting saves as much with as few returning pages.".to_owned(),
+        x: "saved memory".to_owned(),
+        y: "returning pages per second".to_owned(),
         marks: (0..=4).map(mark).collect(),
-        plots: vec![Plot { name: "what comes back".to_owned(), lines }],
+        plots: vec![Plot { name: "returning pages".to_owned(), lines }],
         basis: basis(w),
     }
 }

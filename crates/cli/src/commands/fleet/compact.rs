@@ -16,7 +16,8 @@ pub fn run(o: &CompactFleet) -> Result<ExitCode> {
     let (days, whole) = copy(&o.lake, &o.to, o.date.as_deref(), now()?)?;
     if days == 0 {
         say(
-            "there is nothing to copy: every day that ended an hour ago or earlier has a copy, or the day has no rows",
+            "there is nothing to copy: every day that ended an hour ago or earlier has a copy, or has no files of hosts \
+             (date=DAY/host=NAME), as the lake of isotherm lab fleet, whose files are already large",
         );
     }
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -20,6 +20,12 @@ pub enum OutputFormat {
     Svg,
 }
 
+impl OutputFormat {
+    pub fn is_picture(self) -> bool {
+        matches!(self, OutputFormat::Png | OutputFormat::Svg)
+    }
+}
+
 /// The destination and the format of a report.
 pub struct Output<'a> {
     form: OutputFormat,
