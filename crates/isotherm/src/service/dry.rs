@@ -128,7 +128,10 @@ impl Counted {
                 }
                 end = to;
             }
-            target.regions.iter().for_each(|r| counts.note_touched(r, now));
+            // A touch brings paged-out memory back. It does not undo other actions.
+            if *action == Action::PageOut {
+                target.regions.iter().for_each(|r| counts.note_touched(r, now));
+            }
             true
         });
     }
@@ -468,9 +471,12 @@ mod tests {
             used(&mut run, 90, true, hz, touched_bp);
             assert_eq!(look(&mut run, 110), 0, "{hz} {touched_bp}");
         }
+        let huge = |pages| Work { filters: &BY_PAGE, ..work(&Action::HugePage, pages) };
+        assert_eq!(run.pages(&huge(0..8), 110), 8);
         // It is still cold, so it was not touched.
         used(&mut run, 110, true, 20.0, 10_000);
         assert_eq!(look(&mut run, 111), 0);
+        assert_eq!(run.pages(&huge(0..8), 130), 0, "huge pages stay huge");
     }
 
     #[test]
