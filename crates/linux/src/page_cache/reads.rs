@@ -23,11 +23,6 @@ const MARKS_SHIFT: u32 = 20;
 const WHOLE_FILE: u32 = 63;
 /// Marks are 0 at first, which must not be the last interval.
 const FIRST_INTERVAL: u32 = 2;
-/// Capacity of the maps of counts, as in `reads.bpf.c`: one system call reads all counts. The kernel ends a smaller batch
-/// before a bucket that does not fit, and libbpf-rs stops after a batch that is not full. The remaining counts would
-/// belong to the next interval.
-const MAX_COUNTED: u32 = 65_536;
-
 /// Counts which file is read how often, on the whole machine. It does not observe reads of tmpfs, accesses through
 /// mappings, and reads that bypass the page cache.
 pub struct ReadCounter {
@@ -279,9 +274,8 @@ impl ReadCounter {
         ring.add(&self.skel.maps.trace, push).map_err(failed)?;
         ring.build().and_then(|ring| ring.consume()).map_err(failed)?;
         let map = &self.skel.maps.totals;
-        let totals = map.lookup_and_delete_batch(MAX_COUNTED, MapFlags::ANY, MapFlags::ANY);
         let word = |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
-        let pages = totals.map_err(failed)?;
+        let pages = take_all(map)?;
         let pages = pages.filter_map(|(file, pages)| Some((word(&file)?, word(&pages)?))).collect();
         let cpus = self.skel.maps.bss_data.as_deref().map(|bss| &bss.cpus);
         let missing: u64 = cpus.into_iter().flatten().map(|cpu| cpu.missing).sum();
@@ -309,9 +303,8 @@ impl ReadCounter {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.interval = bss.interval.saturating_add(1);
         }
-        let map = &self.skel.maps.counts;
-        let batches = map.lookup_and_delete_batch(MAX_COUNTED, MapFlags::ANY, MapFlags::ANY);
-        Ok(batches.map_err(failed)?.filter_map(|(key, count)| access_count(&key, &count)).collect())
+        let all = take_all(&self.skel.maps.counts)?;
+        Ok(all.filter_map(|(key, count)| access_count(&key, &count)).collect())
     }
 }
 
@@ -347,6 +340,16 @@ fn traced_access(bytes: &[u8]) -> Option<TracedAccess> {
         kind: *CacheAccessKind::ALL.get(kind)?,
         rarity: u8::try_from(u32::from_ne_bytes(*rest.first_chunk()?)).ok()?,
     })
+}
+
+/// Removes all entries of a map, and returns them.
+///
+/// One batch has room for all of them. The kernel ends a smaller batch before a bucket that does not fit, and libbpf-rs
+/// stops after a batch that is not full. The remaining counts would belong to the next interval.
+fn take_all<M: MapCore>(
+    map: &M,
+) -> Result<impl Iterator<Item = (Vec<u8>, Vec<u8>)>, PageCacheError> {
+    map.lookup_and_delete_batch(map.max_entries(), MapFlags::ANY, MapFlags::ANY).map_err(failed)
 }
 
 fn failed(e: libbpf_rs::Error) -> PageCacheError {
