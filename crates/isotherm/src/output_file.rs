@@ -55,13 +55,7 @@ impl OutputFile {
         }
         let dir = place.parent().filter(|dir| !dir.as_os_str().is_empty());
         let mode = there.as_ref().map_or(0o666, |m| m.permissions().mode() & 0o777);
-        // Of `tempfile_in`, an error would have the path of the temporary file.
-        let create = |path: &Path| {
-            OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
-        };
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".isotherm.");
-        match (builder.make_in(dir.unwrap_or(Path::new(".")), create), there) {
+        match (temporary_in(dir.unwrap_or(Path::new(".")), mode), there) {
             // The permissions of the existing file decide whether it may be written.
             (Ok(file), Some(_)) => {
                 OpenOptions::new().write(true).open(&place).map_err(cannot)?;
@@ -101,6 +95,14 @@ impl Write for OutputFile {
     fn flush(&mut self) -> io::Result<()> {
         self.file().flush()
     }
+}
+
+/// A temporary file. Its errors do not name it: those of [`tempfile::Builder::tempfile_in`] have its path.
+pub(crate) fn temporary_in(dir: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    let create = |path: &Path| {
+        OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
+    };
+    tempfile::Builder::new().prefix(".isotherm.").make_in(dir, create)
 }
 
 /// The place and the kind of an existing file. The kernel follows links to it, so that it can refuse those that

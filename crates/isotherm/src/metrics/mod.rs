@@ -5,10 +5,10 @@ mod http;
 mod text;
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use isotherm_linux::sys;
 use tracing::warn;
 
 use self::http::Http;
+use crate::output_file::temporary_in;
 use crate::served::Wait;
 use crate::session::scene::Scene;
 
@@ -151,10 +152,7 @@ impl Drop for MetricsExporter {
 fn write(path: &Path, text: &str) -> Result<(), MetricsError> {
     let failed = |source| MetricsError::Write { path: path.display().to_string(), source };
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Of `tempfile_in`, an error would have the path of the temporary file.
-    let create =
-        |path: &Path| OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let mut file = tempfile::Builder::new().make_in(dir, create).map_err(failed)?;
+    let mut file = temporary_in(dir, 0o600).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     file.as_file().set_permissions(Permissions::from_mode(0o644)).map_err(failed)?;
     file.persist(path).map_err(|e| failed(e.error))?;
