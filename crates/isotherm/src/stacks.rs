@@ -905,9 +905,10 @@ fn sides_filled_again(
 }
 
 /// Whether a page of the sample of this shift represents a page that this sample, or a smaller one, left out when it was
-/// filled or mapped: the nearest such page still has at least that weight. Example: of the pages of a file that was read at full speed, one in 1024
-/// was sampled. The others may be read or mapped again later, when all pages of the greatest sample are observed. If the
-/// program has dropped the file before, the pages that represented them are followed no longer, or were sampled again.
+/// filled or mapped: the nearest such page still has at least that weight. Example: of the pages of a file that was read at
+/// full speed, one in 1024 was sampled. The others may be read or mapped again later, when all pages of the greatest sample
+/// are observed. If the program has dropped the file before, the pages that represented them are followed no longer, or
+/// were sampled again.
 fn is_represented(
     followed: &BTreeMap<FollowedKey, Followed>,
     key: FollowedKey,
