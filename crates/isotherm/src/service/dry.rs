@@ -43,7 +43,7 @@ impl Dry<'_> {
     /// The same work, but only looking at the memory. Its budget grows by the counted bytes, because a real run would not
     /// find them.
     fn look<'a>(&self, work: &Work<'a>) -> Work<'a> {
-        let counted = self.counted.of(work, work.range.len(), self.now).bytes;
+        let counted = self.counted.of(work, self.now);
         let budget = Budget { bytes: work.budget.bytes.saturating_add(counted), ..work.budget };
         Work { action: &Action::Stat, recheck: Duration::ZERO, budget, ..work.clone() }
     }
@@ -56,8 +56,6 @@ pub struct Counted(HashMap<(TargetId, Action), Counts>);
 #[derive(Debug, Default)]
 struct Counts {
     ranges: RangeMap<u64, Count>,
-    /// Bytes that were counted in parts of ranges and not found there: they are in other parts, which have less.
-    elsewhere: u64,
     /// Page filters rejected what was touched within this time.
     untouched_for: Option<Duration>,
 }
@@ -72,26 +70,59 @@ struct Count {
     at: Nanos,
 }
 
-/// The counted bytes in a range: exact, or estimated from ranges that extend beyond it.
-#[derive(Debug, Clone, Copy)]
-struct CountedBytes {
-    bytes: u64,
-    is_exact: bool,
+/// Those of the `bytes` in `of` bytes that are in `len` of them, if they are spread evenly, in whole pages.
+fn part(bytes: u64, len: u64, of: u64) -> u64 {
+    let bytes = u128::from(len) * u128::from(bytes) / u128::from(of.max(1));
+    (bytes + u128::from(PAGE_SIZE / 2)) as u64 / PAGE_SIZE * PAGE_SIZE
+}
+
+fn len(range: &Range<u64>) -> u64 {
+    range.end - range.start
+}
+
+/// The part of a range that is in another one, which it overlaps.
+fn overlap(range: &Range<u64>, other: &Range<u64>) -> u64 {
+    range.end.min(other.end) - range.start.max(other.start)
 }
 
 impl Counts {
     /// The bytes in a range, by the bytes of each count.
-    fn bytes(&self, range: Range<u64>, bytes_of: impl Fn(&Count) -> Option<u64>) -> CountedBytes {
-        let (mut bytes, mut is_exact) = (0, true);
+    fn bytes(&self, range: &Range<u64>, bytes_of: impl Fn(&Count) -> Option<u64>) -> u64 {
+        let counts = self.ranges.overlapping(range.clone());
+        counts
+            .filter_map(|(r, count)| Some(part(bytes_of(count)?, overlap(r, range), count.of)))
+            .sum()
+    }
+
+    /// Notes that a look has found `affected` bytes in a range, and returns how many of them are new.
+    ///
+    /// Counted pages are not spread evenly. What was counted in a range and is not found in a part of it is in its rest, as
+    /// far as there is room. Example: of 8 pages 4 were counted. If the first 4 pages have none, then the last 4 have 4. If
+    /// they have 3, then the last 4 have 1, and none of the 3 is new.
+    fn note(
+        &mut self,
+        range: Range<u64>,
+        affected: u64,
+        at: Nanos,
+        bytes_of: impl Fn(&Count) -> Option<u64>,
+    ) -> u64 {
+        let (mut before, mut most, mut rests) = (0, 0, Vec::new());
         for (r, count) in self.ranges.overlapping(range.clone()) {
-            let Some(of_count) = bytes_of(count) else { continue };
-            let here = u128::from(r.end.min(range.end) - r.start.max(range.start));
-            bytes += here * u128::from(of_count) / u128::from(count.of.max(1));
-            // Of a range that was noted in part again, the rest is an estimate, too.
-            is_exact &= here == u128::from(count.of);
+            let Some(bytes) = bytes_of(count) else { continue };
+            let counted = part(bytes, len(r), count.of);
+            let of = len(r) - overlap(r, &range);
+            let bytes = counted.min(of);
+            (before, most) = (before + counted, most + bytes);
+            let touched = part(count.touched, of, count.of);
+            rests.push((r.clone(), Count { bytes, touched, of, at: count.at }));
         }
-        let pages = (bytes + u128::from(PAGE_SIZE / 2)) / u128::from(PAGE_SIZE);
-        CountedBytes { bytes: pages as u64 * PAGE_SIZE, is_exact }
+        let rest = before.saturating_sub(affected).min(most);
+        for (r, count) in rests {
+            self.ranges.insert(r, Count { bytes: part(count.bytes, rest, most), ..count });
+        }
+        let of = len(&range);
+        self.ranges.insert(range, Count { bytes: affected, touched: 0, of, at });
+        (affected + rest).saturating_sub(before)
     }
 
     /// Notes what must have been touched since it was counted, because the region has less untouched memory: less than
@@ -101,9 +132,9 @@ impl Counts {
         let range = region.range.start..region.range.end;
         let untouched = region.resident_bytes() as f64 * (1.0 - region.touched_within(time));
         let bytes = untouched as u64;
-        let counted = self.bytes(range.clone(), |count| Some(count.bytes + count.touched)).bytes;
+        let counted = self.bytes(&range, |count| Some(count.bytes + count.touched));
         if bytes < counted / 2 {
-            let of = range.end - range.start;
+            let of = len(&range);
             self.ranges.insert(range, Count { bytes, touched: counted - bytes, of, at });
         }
     }
@@ -146,8 +177,7 @@ impl Counted {
         };
         // A look may end early.
         let reached = (seen.applied + seen.passed).min(work.range.len());
-        let before = self.of(work, reached, now);
-        let tried = self.note(work, reached, affected, before, now);
+        let tried = self.note(work, reached, affected, now);
         Applied {
             tried,
             applied: tried,
@@ -157,24 +187,15 @@ impl Counted {
         }
     }
 
-    /// What was counted in the first `reached` bytes of a range.
-    fn of(&self, work: &Work<'_>, reached: u64, now: Nanos) -> CountedBytes {
-        let (start, end) = (work.range.start, work.range.start + reached);
-        let Some(counts) = self.0.get(&(work.target, work.action.clone())) else {
-            return CountedBytes { bytes: 0, is_exact: true };
-        };
-        counts.bytes(start..end, |count| counted_bytes(work, now, count))
+    /// What was counted in the range of `work`.
+    fn of(&self, work: &Work<'_>, now: Nanos) -> u64 {
+        let counts = self.0.get(&(work.target, work.action.clone()));
+        let range = work.range.start..work.range.end;
+        counts.map_or(0, |counts| counts.bytes(&range, |count| counted_bytes(work, now, count)))
     }
 
     /// Notes that the first `reached` bytes of a range have `affected` bytes, and returns how many of them are new.
-    fn note(
-        &mut self,
-        work: &Work<'_>,
-        reached: u64,
-        affected: u64,
-        before: CountedBytes,
-        at: Nanos,
-    ) -> u64 {
+    fn note(&mut self, work: &Work<'_>, reached: u64, affected: u64, now: Nanos) -> u64 {
         // A real run repeats actions that page tables do not show.
         let is_repeated = matches!(
             work.action,
@@ -185,15 +206,8 @@ impl Counted {
         }
         let counts = self.0.entry((work.target, work.action.clone())).or_default();
         counts.untouched_for = untouched_for(work);
-        let count = Count { bytes: affected, touched: 0, of: reached, at };
-        counts.ranges.insert(work.range.start..work.range.start + reached, count);
-        let more = affected.saturating_sub(before.bytes);
-        let is_elsewhere = more.min(counts.elsewhere);
-        counts.elsewhere -= is_elsewhere;
-        if !before.is_exact {
-            counts.elsewhere += before.bytes.saturating_sub(affected);
-        }
-        more - is_elsewhere
+        let range = work.range.start..work.range.start + reached;
+        counts.note(range, affected, now, |count| counted_bytes(work, now, count)).min(affected)
     }
 }
 
