@@ -198,9 +198,11 @@ struct Followed {
 
 impl Followed {
     /// Whether a minor fault leaves the page to its owner: it was in swap when it was checked, or it is written to for the
-    /// first time after a fork. At the fault its process had this number of forks.
-    fn keeps_owner(&self, forks: u64) -> bool {
-        !self.resident || self.forks != Some(forks)
+    /// first time after a fork. At the fault its process had this number of forks. A fork leaves the pages of files as they
+    /// are.
+    fn keeps_owner(&self, forks: u64, is_of_file: bool) -> bool {
+        let has_forked = self.forks.is_none_or(|known| known != forks && !is_of_file);
+        !self.resident || has_forked
     }
 }
 
@@ -690,16 +692,18 @@ impl Stacks {
         if is_around && (is_resident || !process.may_map(start)) {
             return;
         }
-        let (since, frame) = (s.at, process.frame(start));
+        let entry = process.entry(start);
+        let (since, frame) = (s.at, entry.map_or(0, PagemapEntry::frame));
         let (is_read, forks) = (s.kind == SampleKind::Read, s.forks.unwrap_or(process.forks));
         let is_minor = s.kind == SampleKind::Minor;
+        let is_of_file = entry.is_some_and(PagemapEntry::is_of_file);
         let again = self.followed.contains_key(&key);
         // For other pages it does not matter. A page that is in swap again has most likely returned from there too.
         let from_swap = (again || s.left_out > 0)
             && (state == PageState::Swapped || has_returned(self.frames.as_ref(), frame));
         let returns = is_read || is_minor && from_swap;
         if let Some(page) = self.followed.get_mut(&key)
-            && (returns || page.keeps_owner(forks))
+            && (returns || page.keeps_owner(forks, is_of_file))
         {
             let (was_resident, range) = (page.resident, AddrRange::new(start, start + size));
             (page.resident, page.frame, page.forks) = (true, frame, Some(forks));
@@ -1093,10 +1097,15 @@ mod tests {
             forks: Some(3),
             inherited: false,
         };
-        assert!(page(true).keeps_owner(4) && page(false).keeps_owner(3));
-        assert!(!page(true).keeps_owner(3), "it was freed and filled again");
+        assert!(page(true).keeps_owner(4, false) && page(false).keeps_owner(3, false));
+        assert!(!page(true).keeps_owner(3, false), "it was freed and filled again");
+        // It kept the weight of a burst of reads, while others were sampled beside it.
+        assert!(
+            !page(true).keeps_owner(4, true),
+            "a page of a file is written to for the first time"
+        );
         let inherited = Followed { forks: None, ..page(true) };
-        assert!(inherited.keeps_owner(0), "its process shared it with its parent");
+        assert!(inherited.keeps_owner(0, true), "its process shared it with its parent");
     }
 
     /// The code that touched a page near it after the begin would own memory that was there before.
