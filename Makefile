@@ -69,7 +69,7 @@ test-agents:
 
 test-host test-guests: export ISOTHERM_GUESTS_BINARY = $(abspath $(program))
 test-host:
-	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$(abspath crates/cli/tests/runner) $(tests) -- --skip $(all_guests)
+	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$(abspath crates/cli/tests/runner) $(tests) --no-fail-fast -- --skip $(all_guests)
 
 # The static program on other kernels. Guests have clocks of their own, so they use the CPU time that is left.
 test-guests:

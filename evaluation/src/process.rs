@@ -53,13 +53,15 @@ pub struct ChildProcess {
     by: Signal,
     /// whether signals go to its whole process group
     group: bool,
+    /// its exit status, once it is reaped
+    status: Option<ExitStatus>,
 }
 
 impl ChildProcess {
     /// Starts it.
     pub fn start(name: &str, command: &mut Command, by: Signal) -> Result<Self> {
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-        Ok(ChildProcess { child, name: name.to_owned(), by, group: false })
+        Ok(ChildProcess { child, name: name.to_owned(), by, group: false, status: None })
     }
 
     /// Starts it in its own process group. Its descendants in that group end with it.
@@ -81,6 +83,9 @@ impl ChildProcess {
 
     /// Its exit status, if it has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        if self.status.is_some() {
+            return Ok(self.status);
+        }
         // Until the process is reaped, no other process can have its pid or its group id. So it is not reaped if it ends
         // after this look.
         if self.group {
@@ -89,7 +94,8 @@ impl ChildProcess {
             }
             let _ = self.signal(Signal::KILL);
         }
-        Ok(self.child.try_wait()?)
+        self.status = self.child.try_wait()?;
+        Ok(self.status)
     }
 
     /// Checks that it still runs.
@@ -152,7 +158,9 @@ impl ChildProcess {
             std::thread::sleep(Duration::from_millis(10));
         }
         self.signal(Signal::KILL)?;
-        Ok(self.child.wait()?)
+        let status = self.child.wait()?;
+        self.status = Some(status);
+        Ok(status)
     }
 }
 
@@ -204,13 +212,22 @@ mod tests {
     /// However it comes to its end.
     #[test]
     fn what_one_has_started_ends_with_it() {
-        for script in ["sleep 1000 & echo $!", "sleep 1000 & echo $!; exec sleep 1000"] {
+        let begins = "sleep 1000 & echo $!";
+        for (script, is_waited_for) in
+            [(begins, false), (begins, true), ("sleep 1000 & echo $!; exec sleep 1000", false)]
+        {
             let mut command = Command::new("sh");
             command.args(["-c", script]).stdout(Stdio::piped());
             let mut process = ChildProcess::start_group("sh", &mut command, Signal::TERM).unwrap();
             let mut line = String::new();
             BufReader::new(process.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
             let below: i32 = line.trim().parse().unwrap();
+            if is_waited_for {
+                while !has_ended(Pid::from_child(&process.child)) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            process.end().unwrap();
             process.end().unwrap();
             let begin = Instant::now();
             while !is_over(below) {
