@@ -11,10 +11,13 @@
    - child: leaves all memory to a child too at the end, which writes to the same part of it after another line of input
    - around: shared memory that a child has filled: reads one page in 16 of it, and the kernel maps those around it;
      drops the pages, and waits as long again
+   - file: reads one page in 16 of a file, and the kernel maps those around it; after a fork it writes to all of them,
+     so slowly that no sample is lost
    - free: drops the pages at the end, after another line of input
    At the end it is filled, and as much other memory, which was touched only once, in a scattered order: pages that were
    touched early and late are neighbours. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -28,14 +31,30 @@
 
 #define PAGE 4096
 
-static char *map(size_t size, int kind)
+static char *map_file(size_t size, int kind, int file)
 {
-	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS, -1, 0);
+	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, kind, file, 0);
 
 	if (memory == MAP_FAILED)
 		exit(1);
 	madvise(memory, size, MADV_NOHUGEPAGE);
 	return memory;
+}
+
+static char *map(size_t size, int kind)
+{
+	return map_file(size, kind | MAP_ANONYMOUS, -1);
+}
+
+static char *map_new_file(size_t size)
+{
+	static const char zeros[PAGE];
+	int file = open(".", O_TMPFILE | O_RDWR, 0600);
+
+	for (size_t i = 0; i < size; i += PAGE)
+		if (write(file, zeros, PAGE) != PAGE)
+			exit(1);
+	return map_file(size, MAP_SHARED, file);
 }
 
 __attribute__((noinline)) static void touch(char *memory, size_t size)
@@ -131,6 +150,22 @@ static void share(char *stays, char *memory, size_t size, int slowly)
 	waitpid(child, NULL, 0);
 }
 
+static void write_slowly_after_fork(char *memory, size_t size)
+{
+	struct timespec wait = { 0, 1000 * 1000 };
+	pid_t child = fork();
+
+	if (child < 0)
+		exit(1);
+	if (!child)
+		_exit(0);
+	waitpid(child, NULL, 0);
+	for (size_t i = 0; i < size; i += 64 * PAGE) {
+		refill(memory + i, 64 * PAGE, 0);
+		nanosleep(&wait, NULL);
+	}
+}
+
 static void spawn(void)
 {
 	char *words[] = { "true", NULL };
@@ -149,7 +184,8 @@ int main(int argc, char **argv)
 	struct timespec wait = { ms / 1000, ms % 1000 * 1000000 };
 	int is_around = !strcmp(how, "around");
 	int kind = is_around ? MAP_SHARED : MAP_PRIVATE;
-	char *stays = map(size, MAP_PRIVATE), *memory = map(size, kind);
+	int is_file = !strcmp(how, "file");
+	char *stays = map(size, MAP_PRIVATE), *memory = is_file ? map_new_file(size) : map(size, kind);
 
 	if (getchar() == EOF)
 		return 1;
@@ -161,6 +197,12 @@ int main(int argc, char **argv)
 		nanosleep(&wait, NULL);
 		spawn();
 		madvise(memory, size, MADV_DONTNEED);
+	}
+	if (is_file) {
+		read_some(memory, size);
+		nanosleep(&wait, NULL);
+		write_slowly_after_fork(memory, size);
+		rounds = 0;
 	}
 	for (long i = 1; i <= rounds; i++) {
 		if (i == 1 || strcmp(how, "swap_cache"))

@@ -539,6 +539,14 @@ fn memory_that_is_mapped_around_a_fault_belongs_to_its_code() {
     assert_refilled("around", 64, 700, 3);
 }
 
+/// What was read before a fork kept the code that had read it, and the weights of that burst.
+#[test]
+fn memory_of_a_file_belongs_to_its_writer_after_a_fork_too() {
+    needs_root!();
+    assert_refilled("file", 256, 100, 1);
+    assert_refilled("file", 96, 300, 1);
+}
+
 /// The pages that samples in private and in shared memory represent, and those that are resident: after random steps of
 /// these kinds. See `shuffle.c`.
 fn shuffled(seed: u64, kinds: &str) -> [(u64, u64); 2] {
