@@ -31,10 +31,10 @@ use rustix::process::geteuid;
 #[command(args_override_self = true)]
 struct Options {
     /// Use these configurations: orig, rec, thp, ethp, prcl, 10ms, 50ms, 200ms, 10ms-oldest and so on
-    /// [default: all]
+    /// [default: all]; with --report only print these
     #[arg(long, value_name = "NAMES")]
     configs: Option<NameList<Config>>,
-    /// Run these workloads, or a FILE.toml [default: all]
+    /// Run these workloads, or a FILE.toml [default: all]; with --report only print those with these names
     #[arg(long, value_name = "NAMES")]
     workloads: Option<NameList<String>>,
     /// Number of repetitions
@@ -78,6 +78,18 @@ impl Options {
     fn workloads(&self) -> Vec<String> {
         let all = || NAMES.map(str::to_owned).to_vec();
         self.workloads.as_ref().map_or_else(all, |names| names.0.clone())
+    }
+
+    /// The runs of a folder that have the chosen names.
+    fn chosen<'a>(&self, folder: &'a ResultsFolder<Run>) -> Vec<&'a Run> {
+        let mut runs = folder.last();
+        if let Some(NameList(names)) = &self.workloads {
+            runs.retain(|run| names.contains(&run.workload));
+        }
+        if let Some(NameList(configs)) = &self.configs {
+            runs.retain(|run| configs.contains(&run.config));
+        }
+        runs
     }
 }
 
@@ -158,7 +170,15 @@ fn task(o: &Options) -> Result<Task> {
         if o.locked {
             return Ok(Task::Locked(None, ResultsFolder::read(folder)?));
         }
-        return Ok(Task::Report(FolderSettings::read(folder)?, ResultsFolder::read(folder)?));
+        let (setup, folder) = (FolderSettings::read(folder)?, ResultsFolder::read(folder)?);
+        for name in o.workloads.iter().flat_map(|names| &names.0) {
+            ensure!(
+                folder.last().iter().any(|run: &&Run| run.workload == *name),
+                "no run of {name} in {}: name workloads as --report prints them",
+                folder.path().display()
+            );
+        }
+        return Ok(Task::Report(setup, folder));
     }
     ensure!(geteuid().is_root(), "this program makes swap and observes processes: run it as root");
     ensure!((1..=1000).contains(&o.times), "{} times: choose 1 to 1000", o.times);
@@ -178,12 +198,12 @@ fn task(o: &Options) -> Result<Task> {
 
 fn done(o: &Options, task: Task) -> Result<()> {
     match task {
-        Task::Report(setup, folder) => o.output.report(&setup, &folder),
+        Task::Report(setup, folder) => o.output.report(&setup, o.chosen(&folder)),
         Task::Pressure(setup) => short_of_memory(o, &setup),
         Task::Locked(setup, mut folder) => with_locked_memory(o, setup.as_ref(), &mut folder),
         Task::Runs(setup, mut folder) => {
             let done = run_all(o, &setup, &mut folder);
-            o.output.report(&setup, &folder)?;
+            o.output.report(&setup, folder.last())?;
             done
         }
     }
@@ -294,8 +314,7 @@ impl OutputOptions {
         if self.markdown { TableFormat::Markdown } else { TableFormat::Text }
     }
 
-    fn report(&self, setup: &FolderSettings, folder: &ResultsFolder<Run>) -> Result<()> {
-        let runs = folder.last();
+    fn report(&self, setup: &FolderSettings, runs: Vec<&Run>) -> Result<()> {
         if let Some(path) = &self.json {
             let all = serde_json::json!({ "setup": setup, "runs": runs });
             save_json(path, &all)?;

@@ -227,8 +227,8 @@ mod tests {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
-            process.end().unwrap();
-            process.end().unwrap();
+            let status = process.end().unwrap();
+            assert_eq!(process.end().unwrap(), status);
             let begin = Instant::now();
             while !is_over(below) {
                 assert!(begin.elapsed() < GRACE, "{script}");

@@ -150,6 +150,26 @@ fn a_folder_that_is_not_there_is_wrong_usage() {
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
+/// Both options were ignored.
+#[test]
+fn a_report_is_of_the_named_workloads_and_configurations() {
+    let results = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/measurements/data/programs");
+    let report = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evaluate"));
+        command.args(["--report", results]).args(options).output().unwrap()
+    };
+    let done = report(&["--workloads", "lu,duckdb", "--configs", "orig,rec"]);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let out = text(&done.stdout);
+    let rows: Vec<&str> = out.lines().filter(|l| l.starts_with("lu ")).collect();
+    assert!(rows.iter().any(|row| row.contains(" rec ")), "{out}");
+    assert!(!rows.iter().any(|row| row.contains(" thp ")) && !out.contains("fft"), "{out}");
+    let done = report(&["--workloads", "lu,nothing"]);
+    assert_eq!(done.status.code(), Some(2));
+    let said = text(&done.stderr);
+    assert!(said.starts_with("evaluate: no run of nothing in "), "{said}");
+}
+
 /// The results of the same program without and with locks, by the limit; `None`: the run has failed.
 fn locked_runs(dir: &Path, runs: &[(u64, [Option<f64>; 2])]) {
     let line = |(limit, locked, rate): (u64, bool, Option<f64>)| {
