@@ -41,6 +41,16 @@ impl FolderSettings {
         serde_json::from_str(&text)
             .with_context(|| format!("{} is not ours: choose another folder", noted.display()))
     }
+
+    /// The settings that are different now, for example `size 512, now 256`.
+    fn changes(&self, now: &FolderSettings) -> Result<String> {
+        let [there, now] = [self, now].map(serde_json::to_value);
+        let (there, now) = (there?, now?);
+        let all = there.as_object().into_iter().flatten();
+        let changed = all.filter(|(name, value)| now[name] != **value);
+        let changed = changed.map(|(name, value)| format!("{name} {value}, now {}", now[name]));
+        Ok(changed.collect::<Vec<_>>().join("; "))
+    }
 }
 
 /// A run with its outcome: one line of a file of results.
@@ -76,8 +86,9 @@ impl<R: RunOutcome> ResultsFolder<R> {
             let there = FolderSettings::read(path)?;
             if there != *setup {
                 bail!(
-                    "{} holds runs of another setup ({there:?}, now {setup:?}): choose another folder",
-                    path.display()
+                    "{} holds runs with other settings ({}): use the same ones, or choose another folder",
+                    path.display(),
+                    there.changes(setup)?
                 );
             }
         } else {
@@ -199,7 +210,8 @@ mod tests {
         ResultsFolder::<Run>::open(dir.path(), &SOME).unwrap();
         let other = FolderSettings { size: 7, ..SOME };
         let why = ResultsFolder::<Run>::open(dir.path(), &other).unwrap_err().to_string();
-        assert!(why.contains("another setup"), "{why}");
+        let of_size = format!("(size {}, now 7)", SOME.size);
+        assert!(why.contains(&of_size), "{why}");
         assert!(ResultsFolder::<Run>::read(&dir.path().join("none")).is_err());
     }
 }

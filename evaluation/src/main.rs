@@ -1,6 +1,8 @@
 //! The evaluation of the mails that isotherm is built on, on this machine: workloads under several
 //! configurations, resumable, in tables of the same form.
 
+use std::fmt::Display;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -154,8 +156,24 @@ fn main() -> ExitCode {
     }
     let o = Options::parse();
     match task(&o) {
-        Ok(task) => done(&o, task).map_or_else(|e| failed(&e, 1), |()| ExitCode::SUCCESS),
+        Ok(task) => match done(&o, task) {
+            Err(e) if !e.is::<OutputClosed>() => failed(&e, 1),
+            _ => ExitCode::SUCCESS,
+        },
         Err(e) => failed(&e, 2),
+    }
+}
+
+/// The reader of the results, for example `head`, has seen enough.
+#[derive(Debug, thiserror::Error)]
+#[error("the reader of the results has ended")]
+struct OutputClosed;
+
+/// Prints a line, or more, to the standard output.
+fn print(text: impl Display) -> Result<()> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Err(OutputClosed.into()),
+        done => done.context("cannot print the results"),
     }
 }
 
@@ -267,8 +285,7 @@ fn short_of_memory(o: &Options, setup: &FolderSettings) -> Result<()> {
         how_to_restore()
     );
     let table = pressure::pressure(&redis, o.times, &Stop::at_signals()?)?;
-    println!("{}", table.print(o.output.form()));
-    Ok(())
+    print(table.print(o.output.form()))
 }
 
 /// Runs programs with less memory than they use, and prints all results of the folder.
@@ -295,11 +312,11 @@ fn with_locked_memory(
         locked::run_all(&programs, setup, o.times, folder, &Stop::at_signals()?)?;
     }
     let runs = folder.last();
-    locked::tables(&runs).iter().for_each(|t| println!("{}", t.print(o.output.form())));
+    locked::tables(&runs).iter().try_for_each(|t| print(t.print(o.output.form())))?;
     let failed = || runs.iter().filter_map(|run| Some((&run.conditions, run.failure()?)));
-    failed().for_each(|(run, why)| println!("failed: {run}: {why}"));
+    failed().try_for_each(|(run, why)| print(format_args!("failed: {run}: {why}")))?;
     let bounds = locked::bounds(&runs);
-    bounds.iter().for_each(|bound| println!("- {bound}"));
+    bounds.iter().try_for_each(|bound| print(format_args!("- {bound}")))?;
     o.output.check(&bounds, failed().count())
 }
 
@@ -328,13 +345,14 @@ impl OutputOptions {
             tables::grid(&results),
             tables::details(&results),
         ]);
-        all.iter().filter(|t| !t.rows.is_empty()).for_each(|t| println!("{}", t.print(form)));
+        all.iter().filter(|t| !t.rows.is_empty()).try_for_each(|t| print(t.print(form)))?;
         for (run, why) in results.failed() {
-            println!("failed: {}, {}, {}: {why}", run.workload, run.config, run.repetition + 1);
+            let (workload, config, number) = (&run.workload, run.config, run.repetition + 1);
+            print(format_args!("failed: {workload}, {config}, {number}: {why}"))?;
         }
         let verdicts = verdicts(&results);
-        verdicts.iter().for_each(|v| println!("- {v}"));
-        println!("- {BY_QUOTAS}");
+        verdicts.iter().try_for_each(|v| print(format_args!("- {v}")))?;
+        print(format_args!("- {BY_QUOTAS}"))?;
         self.check(&verdicts, results.failed().count())
     }
 

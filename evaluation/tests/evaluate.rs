@@ -90,7 +90,7 @@ fn a_run_is_made_once_and_puts_the_machine_back() {
     assert_eq!(json(), all, "nothing was run again");
     let other = evaluate(dir.path(), &["--seconds", "5"]);
     assert!(!other.status.success());
-    assert!(text(&other.stderr).contains("another setup"), "{}", text(&other.stderr));
+    assert!(text(&other.stderr).contains("with other settings"), "{}", text(&other.stderr));
 }
 
 /// isotherm works for half of the time, and its record comes to a good end.
@@ -170,6 +170,17 @@ fn a_report_is_of_the_named_workloads_and_configurations() {
     assert!(said.starts_with("evaluate: no run of nothing in "), "{said}");
 }
 
+/// The reader of the results, for example `head`, has seen enough.
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let results = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/measurements/data/programs");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evaluate"));
+    let (closed, output) = std::io::pipe().unwrap();
+    drop(closed);
+    let done = command.args(["--report", results]).stdout(output).output().unwrap();
+    assert_eq!((done.status.code(), text(&done.stderr).as_str()), (Some(0), ""));
+}
+
 /// The results of the same program without and with locks, by the limit; `None`: the run has failed.
 fn locked_runs(dir: &Path, runs: &[(u64, [Option<f64>; 2])]) {
     let line = |(limit, locked, rate): (u64, bool, Option<f64>)| {
@@ -237,7 +248,7 @@ fn locked_runs_of_another_setup_are_refused() {
     };
     let (status, said) = again("1024");
     assert_eq!(status, Some(2), "{said}");
-    assert!(said.contains("another setup"), "{said}");
+    assert!(said.contains("with other settings"), "{said}");
     let (status, said) = again("128");
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("no such program"), "{said}");

@@ -5,7 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::run::{finish, has_or_skip, isotherm, needs_root};
-use crate::stacks::{compiled, mib, report};
+use crate::stacks::{compiled, is_near, mib, report};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/allocators.cpp");
 /// MiB that the function `keep` fills once.
@@ -34,14 +34,6 @@ fn resident(figures: &Value, function: &str) -> [f64; 3] {
     rows.find(|row| row["name"] == name).map_or([0.0; 3], |row| mib(&row["resident_bytes"]))
 }
 
-/// Within twice the 95 % interval, because nine functions must hold in each run. Or 15 %, or 2 MiB.
-fn is_near([low, value, high]: [f64; 3], truth: f64, what: &str) -> bool {
-    println!("{what}: {value:.1} MiB ({low:.1}..{high:.1}), truth {truth}");
-    let (below, above) = (2.0 * (value - low), 2.0 * (high - value));
-    let is_near = (value - truth).abs() <= (0.15 * truth).max(2.0);
-    is_near || (value - below..=value + above).contains(&truth)
-}
-
 /// Whether each function owns what it has allocated, by whichever function of C or C++, and what it touched first.
 fn has_owners(library: &str) -> bool {
     let dir = tempfile::tempdir().unwrap();
@@ -54,13 +46,13 @@ fn has_owners(library: &str) -> bool {
     assert_eq!(figures["owner"], "allocation", "{}", done.err);
     let of_site = |(n, truth)| {
         let site = format!("site_{n}");
-        is_near(resident(&figures, &site), truth, &format!("{library}: {site}"))
+        is_near(resident(&figures, &site), truth, 2.0, &format!("{library}: {site}"))
     };
     let mut all_near = truth().into_iter().enumerate().all(of_site);
     let first_touch = report(dir.path(), &["--first-touch"]);
     for (figures, by) in [(&figures, "allocation"), (&first_touch, "first touch")] {
         let keep = format!("{library}: keep by {by}");
-        all_near &= is_near(resident(figures, "keep"), KEPT_MIB, &keep);
+        all_near &= is_near(resident(figures, "keep"), KEPT_MIB, 2.0, &keep);
     }
     let libraries = report(dir.path(), &["--by", "library", "--first-touch"]);
     let stem = library.split(".so").next().unwrap();

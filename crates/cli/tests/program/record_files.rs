@@ -149,13 +149,19 @@ fn parts_of_a_file_by_kind_of_access() {
     let (names, s) = last(&record);
     let kinds = ["(read)", "(written)", "(mapped)"];
     assert_eq!(names, kinds.map(|kind| format!("{} {kind}", path.display())));
-    // Rates of a page, to a factor of 1.5.
-    let near = |of: (f64, f64), hz: f64| {
-        assert!((of.0 / hz).log2().abs() < 0.6 && of.1 < 0.1, "{of:?}, not {hz}");
+    // The first snapshots know little yet. If other programs read much, few accesses of each interval are counted.
+    let later: Vec<_> = snapshots(&record).skip(4).collect();
+    assert!(later.len() >= 4, "{} snapshots", later.len());
+    // Mean rates of a page, to a factor of 1.5.
+    let near = |target, mib: std::ops::Range<u64>, hz: f64| {
+        let all: Vec<_> = later.iter().map(|s| rate(s, target, mib.clone())).collect();
+        let mean = all.iter().map(|(hz, _)| hz).sum::<f64>() / all.len() as f64;
+        let is_known = rate(&s, target, mib).1 < 0.1;
+        assert!((mean / hz).log2().abs() < 0.6 && is_known, "{all:?}, not {hz}");
     };
-    near(rate(&s, 0, 8..12), read / 1024.0);
-    near(rate(&s, 0, 16..20), sent * 16.0 / 1024.0);
-    near(rate(&s, 2, 32..40), mapped / 2048.0);
+    near(0, 8..12, read / 1024.0);
+    near(0, 16..20, sent * 16.0 / 1024.0);
+    near(2, 32..40, mapped / 2048.0);
     assert!(rate(&s, 1, 24..26).0 > 0.0, "{written} writes a second");
     for target in 0..3 {
         assert_eq!(rate(&s, target, 41..48).0, 0.0, "{target}");
@@ -373,9 +379,14 @@ fn what_is_appended_to_a_file_is_recorded() {
     let record = recorder.record();
     let recorded = || snapshots(&record).count();
     let before = recorded();
-    until("a rate of what was appended", || {
-        (0..16_384).for_each(|i| file.write_all_at(&[2; 64], MIB + i * 64).unwrap());
-        snapshots(&record).last().is_some_and(|s| rate(&s, 1, 1..2).0 > 0.0)
+    let ended = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = EndOnDrop(ended);
+        // All the time: if other programs read much, few milliseconds of each interval are counted.
+        let append = |i| file.write_all_at(&[2; 64], MIB + i % 16_384 * 64).unwrap();
+        scope.spawn(move || at_rate(20_000.0, ended, append));
+        let is_rated = || snapshots(&record).last().is_some_and(|s| rate(&s, 1, 1..2).0 > 0.0);
+        until("a rate of what was appended", is_rated);
     });
     let needed = recorded() - before;
     let _ = recorder.stop();
@@ -472,9 +483,9 @@ fn the_hit_ratio_of_caches_of_other_sizes() {
     let ended = AtomicBool::new(false);
     let mut watching = isotherm(["need", "--for", "8s", "--json", "--page-cache", "16M", "--file"]);
     watching.arg(&path);
-    let done = std::thread::scope(|scope| {
-        let _end = EndOnDrop(&ended);
-        scope.spawn(|| {
+    let (done, read) = std::thread::scope(|scope| {
+        let end = EndOnDrop(&ended);
+        let read = scope.spawn(|| {
             let mut long = vec![0; 8 << 20];
             at_rate(40_000.0, &ended, |i| {
                 if i % 1000 == 0 {
@@ -487,7 +498,9 @@ fn the_hit_ratio_of_caches_of_other_sizes() {
                 file.read_exact_at(&mut [0; 1], mixed * PAGE).unwrap();
             })
         });
-        finish(&mut watching)
+        let done = finish(&mut watching);
+        drop(end);
+        (done, read.join().unwrap())
     });
     assert_eq!(done.status, 0, "{}", done.err);
     let need = done.json();
@@ -501,7 +514,7 @@ fn the_hit_ratio_of_caches_of_other_sizes() {
     assert!(cache["now"]["hit_percent"].as_f64().unwrap() > 95.0, "{need}");
     assert!(cache["verdict"]["cache_bytes"].as_u64().unwrap() > 28 * MIB, "{need}");
     let rate = cache["reads_per_second"].as_f64().unwrap();
-    assert!((20_000.0..45_000.0).contains(&rate), "{need}");
+    assert!((rate / read).log2().abs() < 0.5, "{read} reads a second: {need}");
     let accessed = cache["accessed_bytes"].as_u64().unwrap();
     assert!((28 * MIB..36 * MIB).contains(&accessed), "{need}");
 
