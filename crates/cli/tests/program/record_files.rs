@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::files::write;
-use crate::run::{Recorder, finish, isotherm, needs_root, until};
+use crate::run::{Recorder, finish, isotherm, needs_root, snapshots, until};
 
 pub const MIB: u64 = 1 << 20;
 pub const PAGE: u64 = 4096;
@@ -267,14 +266,6 @@ fn files_that_come_go_and_change_their_names() {
     });
     let _ = recorder.stop();
     let _ = last(&record);
-}
-
-fn snapshots(record: &Path) -> impl Iterator<Item = Arc<Snapshot>> {
-    let events = Reader::open(record).unwrap().map_while(Result::ok);
-    events.filter_map(|event| match event {
-        Event::Snapshot(s) => Some(s),
-        _ => None,
-    })
 }
 
 fn last_names(record: &Path) -> Vec<String> {

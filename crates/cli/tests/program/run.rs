@@ -163,6 +163,15 @@ pub fn until_more_at(socket: &Path, snapshots: u64) {
     until("more snapshots", || written().unwrap() >= before + snapshots);
 }
 
+/// The snapshots that a record has by now.
+pub fn snapshots(record: &Path) -> impl Iterator<Item = Arc<Snapshot>> {
+    let events = Reader::open(record).unwrap().map_while(Result::ok);
+    events.filter_map(|event| match event {
+        Event::Snapshot(s) => Some(s),
+        _ => None,
+    })
+}
+
 /// `isotherm record`, ten snapshots a second, into a directory of its own; killed when dropped.
 pub struct Recorder {
     child: KillOnDrop,
