@@ -1,7 +1,8 @@
 //! `isotherm files` on real files.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -47,12 +48,16 @@ fn many_small_files_are_added_up() {
     let dir = folder();
     let root = dir.path().canonicalize().unwrap();
     let write = |name: String, pages: usize| {
-        fs::write(root.join(name), vec![1; pages * 4096]).unwrap();
+        let mut file = File::create(root.join(name)).unwrap();
+        file.write_all(&vec![1; pages * 4096]).unwrap();
+        // Other tests have dirty pages in the same file system, which stay.
+        let how = libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        // SAFETY: the descriptor is open.
+        assert_eq!(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, how) }, 0);
     };
     (0..3).for_each(|i| write(format!("large{i}"), 20 + 10 * i));
     (0..3000).for_each(|i| write(format!("small{i}"), 1 + i % 5));
     (3..5).for_each(|i| write(format!("large{i}"), 20 + 10 * i));
-    rustix::fs::syncfs(File::open(&root).unwrap()).unwrap();
     let shown = root.to_str().unwrap();
     let counted = || {
         let done = files(&[shown, "--json", "--limit", "5"]);
@@ -259,7 +264,9 @@ fn between_two_listings_the_first_files_are_read_again() {
     file.set_len(1 << 42).unwrap();
     let mut command = isotherm(["files", "--watch", "--interval", "200ms", "--duration", "60s"]);
     command.args(["--budget", "0.1%", "--sort", "size", "--limit", "5", "--json"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut err = tempfile::tempfile().unwrap();
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(err.try_clone().unwrap()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (mut seen, mut listed) = (Vec::new(), 0);
     let has_grown = (1..).zip(lines.map_while(Result::ok)).any(|(mib, line)| {
@@ -276,7 +283,9 @@ fn between_two_listings_the_first_files_are_read_again() {
     });
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(has_grown, "age of the listing, and resident: {seen:?}");
+    err.rewind().unwrap();
+    let err = std::io::read_to_string(err).unwrap();
+    assert!(has_grown, "age of the listing, and resident: {seen:?} {err}");
 }
 
 #[test]

@@ -61,10 +61,12 @@ struct address_space {
 	struct rb_root_cached i_mmap;
 	unsigned long nrpages;
 } CORE;
+struct dentry;
 struct super_block {
 	struct list_head s_list;
 	__u32 s_dev;
 	unsigned long s_magic;
+	struct dentry *s_root;
 	char s_id[32];
 	struct list_head s_inodes;
 } CORE;
@@ -295,12 +297,12 @@ static __always_inline __u64 host_of(__u64 file)
 }
 
 /* All super blocks are on one ring. Its head is no super block: it lies in the kernel's image, which is at
- * the end of the address space. */
+ * the end of the address space. Without a root, a super block is not mounted yet, or not any more. */
 static long list_super(__u32 i, __u64 *sb)
 {
 	__u64 next = LOAD(*sb, struct super_block, s_list) - AT(struct super_block, s_list);
 
-	if (*sb < 0xffffffff80000000ull) {
+	if (*sb < 0xffffffff80000000ull && LOAD(*sb, struct super_block, s_root)) {
 		struct super_entry *s = &supers[within(found, MAX_SUPERS)];
 
 		s->sb = *sb;

@@ -336,7 +336,7 @@ impl PageCache {
     /// Calls `each` with the files of a super block that have pages in the cache, or shadow entries of evicted pages,
     /// some thousand at a time. These are the files below the folders, and those whose names the kernel has dropped; all
     /// if there are no folders, or more than 16. With `None`, the files so far are void, and the list begins again.
-    /// `each` may have small files counted: see [`Self::count_below`].
+    /// `each` may have small files counted: see [`Self::count_below`]. A super block that is unmounted has no files.
     ///
     /// # Errors
     /// If the program does not run, if the list changes too fast, or if `each` fails.
@@ -375,7 +375,11 @@ impl PageCache {
                 }
             }
         }
-        Err(PageCacheError::Restless(of.name.clone(), ATTEMPTS).into())
+        if self.super_blocks()?.contains(of) {
+            return Err(PageCacheError::Restless(of.name.clone(), ATTEMPTS).into());
+        }
+        // It was unmounted meanwhile. The last call of `each` was with `None`.
+        Ok(())
     }
 
     /// Until the list ends, [`Self::list`] counts files with fewer cached pages instead of listing them: those whose
