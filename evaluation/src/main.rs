@@ -156,23 +156,15 @@ fn main() -> ExitCode {
     }
     let o = Options::parse();
     match task(&o) {
-        Ok(task) => match done(&o, task) {
-            Err(e) if !e.is::<OutputClosed>() => failed(&e, 1),
-            _ => ExitCode::SUCCESS,
-        },
+        Ok(task) => done(&o, task).map_or_else(|e| failed(&e, 1), |()| ExitCode::SUCCESS),
         Err(e) => failed(&e, 2),
     }
 }
 
-/// The reader of the results, for example `head`, has seen enough.
-#[derive(Debug, thiserror::Error)]
-#[error("the reader of the results has ended")]
-struct OutputClosed;
-
-/// Prints a line, or more, to the standard output.
+/// Prints to the standard output. Nobody may read it any more, for example `head`: what follows is done all the same.
 fn print(text: impl Display) -> Result<()> {
     match writeln!(std::io::stdout(), "{text}") {
-        Err(e) if e.kind() == ErrorKind::BrokenPipe => Err(OutputClosed.into()),
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done.context("cannot print the results"),
     }
 }

@@ -174,11 +174,18 @@ fn a_report_is_of_the_named_workloads_and_configurations() {
 #[test]
 fn a_closed_pipe_is_no_error() {
     let results = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/measurements/data/programs");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_evaluate"));
-    let (closed, output) = std::io::pipe().unwrap();
-    drop(closed);
-    let done = command.args(["--report", results]).stdout(output).output().unwrap();
-    assert_eq!((done.status.code(), text(&done.stderr).as_str()), (Some(0), ""));
+    let report = |options: &[&str]| {
+        let (closed, output) = std::io::pipe().unwrap();
+        drop(closed);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evaluate"));
+        let done = command.args(["--report", results]).args(options).stdout(output).output();
+        let done = done.unwrap();
+        (done.status.code(), text(&done.stderr))
+    };
+    assert_eq!(report(&[]), (Some(0), String::new()));
+    // Two bounds are broken, whoever reads of them.
+    let (status, said) = report(&["--check"]);
+    assert!(status == Some(1) && said.contains("bounds are broken"), "{said}");
 }
 
 /// The results of the same program without and with locks, by the limit; `None`: the run has failed.
