@@ -192,7 +192,8 @@ fn hot_parts_of_a_file_are_protected_and_read_back() {
     let table = out.json();
     for name in ["lru_prio", "willneed"] {
         let applied = of_scheme(&table, name)["applied"]["bytes"].as_u64().unwrap();
-        assert!(applied >= 7 * MIB, "{name}: {table}");
+        // As much may be absent above.
+        assert!(applied as f64 / MIB as f64 >= 8.0 - EVICTED, "{name}: {table}");
     }
 }
 

@@ -84,13 +84,10 @@ fn rate(s: &Snapshot, target: usize, mib: std::ops::Range<u64>) -> (f64, f64) {
 /// The thread goes before others: on a busy machine it would wait, and then catch up at once, mostly just before a recorder
 /// that waits for the same CPU looks. Rates of looks at page tables would be 1.7 times too high.
 pub fn at_rate(per_second: f64, ended: &AtomicBool, mut access: impl FnMut(u64)) -> f64 {
-    // SAFETY: sets the policy of this thread.
-    unsafe {
-        let mut priority: libc::sched_param = std::mem::zeroed();
-        priority.sched_priority = 1;
-        // Without the privilege, the rates are less even.
-        let _ = libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority);
-    }
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // Without the privilege, the rates are less even.
+    // SAFETY: it sets the policy of this thread, and reads `lowest`.
+    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
     let begin = Instant::now();
     let mut count = 0;
     while !ended.load(Ordering::Relaxed) {

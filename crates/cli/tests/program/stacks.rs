@@ -63,11 +63,11 @@ pub(crate) fn mib(figure: &Value) -> [f64; 3] {
     ["low", "value", "high"].map(|key| figure[key].as_f64().unwrap() / MIB)
 }
 
-/// Within 15 % or `more` MiB of the truth, or within twice the 95 % interval, because many functions must hold in each run.
-pub(crate) fn is_near([low, value, high]: [f64; 3], truth: f64, more: f64, what: &str) -> bool {
+/// Within 15 % or `slack` MiB of the truth, or within twice the 95 % interval, because many functions must hold in each run.
+pub(crate) fn is_near([low, value, high]: [f64; 3], truth: f64, slack: f64, what: &str) -> bool {
     println!("{what}: {value:.1} MiB ({low:.1}..{high:.1}), truth {truth}");
     let (below, above) = (2.0 * (value - low), 2.0 * (high - value));
-    let is_near = (value - truth).abs() <= (0.15 * truth).max(more);
+    let is_near = (value - truth).abs() <= (0.15 * truth).max(slack);
     is_near || (value - below..=value + above).contains(&truth)
 }
 
