@@ -364,6 +364,7 @@ impl<O: Space + Look> Exposure<O> {
             starts.extend(self.apply_read(w, &blocks, within, &moment, &mut resident)?);
             starts.sort_unstable();
             reactivated.push(starts);
+            let has_rested = w.rest.has_rested(activity) && !w.was_touched;
             if seemed_to_rest && w.was_touched {
                 w.rest.distrust(at);
             }
@@ -371,7 +372,7 @@ impl<O: Space + Look> Exposure<O> {
             let whole = activity.filter(|_| all).map(|activity| FullRead { activity, at: moment });
             w.rest.note_whole(whole);
             self.see_swapped(w)?;
-            self.see_hidden(w, at)?;
+            self.see_hidden(w, at, has_rested)?;
         }
         self.blocks = blocks;
         let changed = targets.iter_mut().map(|w| std::mem::take(&mut w.has_changed));
@@ -640,8 +641,13 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     /// Looks at hidden memory in other ways: counts resident pages of unobservable mappings, and asks about
-    /// pages whose accessed bits carry no information.
-    fn see_hidden(&mut self, w: &mut ExposureTarget, now: Nanos) -> Result<(), OpsError> {
+    /// pages whose accessed bits carry no information. If the target `has_rested`, it touched none of them.
+    fn see_hidden(
+        &mut self,
+        w: &mut ExposureTarget,
+        now: Nanos,
+        has_rested: bool,
+    ) -> Result<(), OpsError> {
         if now >= w.next_unobservable {
             w.next_unobservable = now + UNOBSERVABLE_EVERY.max(self.spending.round);
             let ranges = w.unobservable.ranges();
@@ -661,7 +667,7 @@ impl<O: Space + Look> Exposure<O> {
         let hides_much = w.hides_much();
         w.hides_little = w.is_large() && !hides_much;
         // An early read asks about it too.
-        w.has_changed |= hides_much;
+        w.has_changed |= hides_much && !has_rested;
         if hides_much && self.spending.may_ask() {
             let asks: Vec<Ask> = w.ask_hidden(&mut self.rng, self.attrs.window);
             let mut seen: Vec<Seen> = Vec::new();

@@ -92,6 +92,8 @@ pub(super) struct Resting {
     whole: Option<FullRead>,
     /// The target has done nothing since this read.
     rest: Option<Rest>,
+    /// the activity at the previous read of the whole target
+    previous: Option<Activity>,
     /// until this time, the target's clock does not prove rest
     distrusted_until: Nanos,
 }
@@ -111,6 +113,13 @@ impl Resting {
     /// Whether the target's clock shows rest since its last read.
     pub fn is_unbroken(&self, activity: Option<Activity>) -> bool {
         self.rest.as_ref().is_some_and(|rest| activity == Some(rest.activity))
+    }
+
+    /// Notes the activity at a read of the whole target. Returns whether the target has done nothing since the read
+    /// before. Other than a rest, this includes reads after a clear.
+    pub fn has_rested(&mut self, activity: Option<Activity>) -> bool {
+        let before = std::mem::replace(&mut self.previous, activity);
+        activity.is_some() && activity == before
     }
 
     fn lasting(&self) -> Option<&Rest> {

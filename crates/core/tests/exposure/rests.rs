@@ -1,4 +1,5 @@
 use super::*;
+use isotherm_core::Unknown;
 
 /// By its clock the target runs at all times except from 5 s to 40 s.
 fn paused(now: Nanos) -> Duration {
@@ -8,8 +9,17 @@ fn paused(now: Nanos) -> Duration {
 
 /// 64 MiB, of which the first 16 are hot until the target rests from 5 s on.
 fn that_pauses(until: f64) -> (Ops, TargetId, Exposure<Tapped>, tapped::Log) {
+    that_pauses_with(until, |_, _| {})
+}
+
+/// The same, with more memory that `map` maps.
+fn that_pauses_with(
+    until: f64,
+    map: impl FnOnce(&mut Machine, TargetId),
+) -> (Ops, TargetId, Exposure<Tapped>, tapped::Log) {
     let (ops, t) = machine(1, |m, t| {
         m.map(t, mib(0, 64), MappingSpec::anonymous()).unwrap();
+        map(m, t);
         m.touch(t, mib(0, 16), poisson(100.0)).unwrap();
     });
     let mut tapped = Tapped::new(&ops);
@@ -45,6 +55,19 @@ fn a_target_at_rest_is_read_seldom_and_ages() {
         let truly = bytes_where(&s.targets[0], mib(16, 48), is_true) / MIB;
         assert_eq!(truly, 48, "{idle:?}: {:?}", s.targets[0].regions);
     }
+}
+
+/// The monitor asks the kernel about locked memory again and again, but not about that of a target at rest.
+#[test]
+fn a_target_with_locked_memory_rests_too() {
+    let locked = MappingSpec::anonymous().unknown(Unknown::Mlocked);
+    let (ops, _, mut monitor, log) = that_pauses_with(20.0, |m, t| {
+        m.map(t, mib(100, 16), locked).unwrap();
+    });
+    let snapshots = run_until(&mut monitor, &ops, 34.0);
+    assert!((12..=30).contains(&snapshots.len()), "one each second: {} snapshots", snapshots.len());
+    let readings = readings(&log);
+    assert!((2..=8).contains(&readings), "{readings} readings");
 }
 
 #[test]
