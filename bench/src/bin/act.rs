@@ -60,12 +60,7 @@ fn cases() -> Vec<Case> {
         again(case("cold, lru_deprio", Cold)),
         case("lru_prio", LruPrio),
         Case { huge: None, hot: 1, ..case("hugepage", HugePage) },
-        Case { huge: Some(true), ..case("nohugepage, split alone", NoHugePage) },
-        again(Case {
-            huge: Some(true),
-            hot: 16,
-            ..case("nohugepage, a page of 16 in use", NoHugePage)
-        }),
+        Case { huge: Some(true), ..case("nohugepage", NoHugePage) },
     ]
 }
 

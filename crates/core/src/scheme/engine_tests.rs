@@ -285,23 +285,6 @@ fn no_room_is_no_reason_to_spin() {
     assert_eq!(stats(&engine, 0).applied, Count::default());
 }
 
-/// A split counts as done, but the cold part cannot be paged out.
-#[test]
-fn split_memory_without_room_in_swap_pauses() {
-    let mut engine = engine(&[scheme("s", Action::NoHugePage)]);
-    let full = |_, page: u64| match page % 512 {
-        0 => PageOutcome::Failed(Failure::NoRoom),
-        _ => PageOutcome::Done,
-    };
-    let mut desk = Desk::with(full);
-    for second in 0..15 {
-        // A different huge page each time.
-        let huge = view(second * 512, 512, 0.0, 60 * SECOND);
-        step(&mut engine, &mut desk, second * 1000, &[huge]);
-    }
-    assert_eq!(desk.take(), [pages(0, 512), pages(10 * 512, 512)]);
-}
-
 #[test]
 fn a_target_that_is_gone_is_counted_and_the_others_have_their_turn() {
     let mut engine = engine(&[scheme("s", Action::PageOut)]);

@@ -243,20 +243,14 @@ impl Running {
                 }
                 (ended, _) => ended?,
             }
-            if done.iter().any(|done| self.found_no_room(done)) {
+            let in_vain = |d: &Applied| d.applied == 0 && d.failure == Some(Failure::NoRoom);
+            if done.iter().any(in_vain) {
                 // An immediate retry would only add log entries, without any room to succeed.
                 self.due = Some(step.now + PAUSE.max(self.scheme.apply_interval));
                 break;
             }
         }
         Ok(())
-    }
-
-    /// Whether it is useless to continue because there is no room. Memory that was split but cannot be paged
-    /// out counts as done.
-    fn found_no_room(&self, done: &Applied) -> bool {
-        let in_vain = done.applied == 0 || self.scheme.action == Action::NoHugePage;
-        done.failure == Some(Failure::NoRoom) && in_vain
     }
 
     fn apply(

@@ -245,9 +245,9 @@ fn page_cost(action: &Action) -> u64 {
         Action::PageOut | Action::MigrateHot(_) | Action::MigrateCold(_) => 4_220,
         Action::WillNeed => 3_900,
         Action::HugePage => 1_370,
-        Action::NoHugePage => 4_160,
         Action::LruPrio => 1_220,
         Action::Cold | Action::LruDeprio => 400,
+        Action::NoHugePage => 300,
         _ => 100,
     }
 }

@@ -377,7 +377,7 @@ impl RequiredPrivileges {
     pub(crate) fn of<'a>(actions: impl Iterator<Item = &'a Action>) -> Self {
         let mut required = RequiredPrivileges { files: false, frames: false };
         for action in actions {
-            required.files |= matches!(action, Action::PageOut | Action::NoHugePage);
+            required.files |= matches!(action, Action::PageOut);
             required.frames |= matches!(action, Action::MigrateHot(_) | Action::MigrateCold(_));
         }
         required

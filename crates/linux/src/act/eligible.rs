@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Heat, PageMask, Work};
+use isotherm_core::{Action, AddrRange, Heat, PageMask, Work};
 
 use super::filter::let_through;
 use super::pieces::{BlockPieces, Piece};
@@ -19,15 +19,14 @@ pub(super) struct Prepared {
     pub untouched: Option<Vec<AddrRange>>,
     /// whether the work has to wait for touches
     pub waits: bool,
-    /// huge pages that isotherm has asked the kernel to split
-    pub split: Vec<Piece>,
     /// pages touched before the second look, by block
     pub young: HashMap<u64, PageMask>,
 }
 
-/// Whether pages that are touched from now on are to be left alone.
+/// Whether pages that are touched from now on are to be left alone. A huge page can be split while it is in use.
 pub(super) fn waits_for_touches(work: &Work<'_>) -> bool {
-    !work.recheck.is_zero() && work.action.prefers() == Some(Heat::Cold)
+    let for_cold = work.action.prefers() == Some(Heat::Cold) && *work.action != Action::NoHugePage;
+    !work.recheck.is_zero() && for_cold
 }
 
 /// A part of the memory of a work, just read.

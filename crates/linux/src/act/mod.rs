@@ -10,7 +10,6 @@
 
 mod actions;
 mod cursor;
-mod demote;
 mod eligible;
 mod filter;
 mod memory;
@@ -29,7 +28,6 @@ use std::time::Duration;
 
 use isotherm_core::{Act, Action, Applied, Budget, OpsError, PAGE_SIZE, Support, TargetId, Work};
 
-use self::demote::demote;
 use self::eligible::{Prepared, waits_for_touches};
 use self::filter::ask_for_touched;
 use self::prepare::{note_young, prepare};
@@ -116,7 +114,6 @@ impl Vaddr {
             let left = prepared.took + time.saturating_sub(spent);
             let budget = Budget { time: work.budget.time.min(left), ..work.budget };
             work.begin();
-            let perform = if *work.action == Action::NoHugePage { demote } else { perform };
             let done = perform(self, &Work { budget, ..(*work).clone() }, prepared)?;
             let took = done.took.saturating_sub(prepared.took);
             spent += took;

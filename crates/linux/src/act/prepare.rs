@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use isotherm_core::{Action, AddrRange, OpsError, PAGE_SIZE, PageMask, Work};
 
-use super::demote::split;
 use super::eligible::{Prepared, waits_for_touches};
 use super::filter::rejects_within;
 use super::pieces::{VisibleRange, visible_ranges};
@@ -23,9 +22,6 @@ const READ_STEP_BYTES: u64 = 1 << 30;
 pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsError> {
     let began = Stopwatch::start();
     let mut prepared = Prepared { upto: work.range.end, ..Prepared::default() };
-    if *work.action == Action::NoHugePage {
-        split(ops, work, &mut prepared, began)?;
-    }
     if waits_for_touches(work) {
         // If a filter rejects pages touched within a time, the action cannot select young pages. They are cleared
         // only if the monitor does not clear them, so that they have an age later.
@@ -33,7 +29,6 @@ pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsE
         let lately =
             |within: &Duration| process.cleared.is_some_and(|at| monotonic().since(at) < *within);
         match rejects_within(work.filters).filter(lately) {
-            Some(_) if *work.action == Action::NoHugePage => {}
             Some(within) => find_untouched(ops, work, within, &mut prepared, began)?,
             None => clear_young(ops, work, &mut prepared, began)?,
         }

@@ -173,11 +173,6 @@ impl WorkProgress {
         self.reach(pieces.last().map_or(0, |p| p.range().end));
     }
 
-    /// Whether there was room for every page that was tried.
-    pub fn had_room(&self) -> bool {
-        self.failures.0.iter().all(|(why, _)| *why != Failure::NoRoom)
-    }
-
     /// The result of the work.
     pub fn end(self) -> Applied {
         let most = self.failures.0.iter().max_by_key(|(_, pages)| *pages);
@@ -264,7 +259,7 @@ mod tests {
     fn a_work_ends_by_bytes_time_or_missing_room() {
         let mut t = progress(10);
         t.count(&[piece(10)], &StepResult::of(10, 0, Failure::Busy));
-        assert!(t.is_over() && t.had_room());
+        assert!(t.is_over());
         assert_eq!(t.end().failure, None);
         let mut t = progress(10);
         t.count(
@@ -274,7 +269,7 @@ mod tests {
                 failures: Failures(vec![(Failure::Busy, 2), (Failure::NoRoom, 1)]),
             },
         );
-        assert!(t.is_over() && !t.had_room());
+        assert!(t.is_over());
         assert_eq!(t.end().failure, Some(Failure::Busy), "most of it");
         assert!(progress(0).is_over());
         let mut late = WorkProgress { before: Duration::from_secs(3600), ..progress(10) };

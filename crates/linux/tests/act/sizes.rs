@@ -3,7 +3,6 @@
 use isotherm_core::{Action, Budget, Failure, Look, PAGE_SIZE, PageFilter, PageKind, Space, Work};
 
 use crate::common::settings::{HUGE_PAGES, Setting};
-use crate::common::swap::Alone;
 use crate::common::{attached, needs_root, part};
 use crate::{ALL, MS, apply, huge, pages, with_memory, work};
 
@@ -46,45 +45,43 @@ fn huge_pages_are_made_of_used_memory() {
 }
 
 #[test]
-fn huge_pages_are_demoted() {
+fn huge_pages_are_split_and_stay_resident() {
     needs_root!();
-    let Some(_alone) = Alone::with_swap(64) else { return };
     let _huge = HUGE_PAGES.lock();
-    let (mut process, mut ops, target, memory) = with_memory(4 * 512, "huge");
+    let (process, mut ops, target, memory) = with_memory(4 * 512, "huge");
     assert_eq!(huge(&mut ops, target, memory), 4, "no huge pages to be had");
-    let split = Work { range: part(memory, 0, 512), ..work(&Action::NoHugePage, target, memory) };
-    let done = apply(&mut ops, split);
+    let first = part(memory, 0, 512);
+    let one = Work { range: first, recheck: MS, ..work(&Action::NoHugePage, target, memory) };
+    let done = apply(&mut ops, one);
     assert_eq!(pages(done), [512, 512, 0], "{done:?}");
     assert_eq!((huge(&mut ops, target, memory), process.resident(memory)), (3, 2048));
-    // In the next two blocks, one page in 16 is touched, and stays.
-    let next = part(memory, 512, 1024);
-    process.keep_touching(next, 16);
-    let demote = Work { recheck: 100 * MS, ..work(&Action::NoHugePage, target, next) };
-    let done = apply(&mut ops, demote);
-    assert_eq!(pages(done), [1024, 1024, 0], "{done:?}");
-    assert_eq!(huge(&mut ops, target, memory), 1);
-    assert_eq!(process.resident(next), 64);
-    assert_eq!(process.resident_each(next, 16), 64);
+    let budget = Budget { bytes: 2 << 20, ..ALL };
+    let next = Work { budget, ..work(&Action::NoHugePage, target, memory) };
+    assert_eq!(pages(apply(&mut ops, next))[..2], [512, 512]);
+    assert_eq!(huge(&mut ops, target, memory), 2);
 }
 
+/// Linux frees pages of zeros when it splits a huge page, since 6.12.
 #[test]
-fn splitting_with_full_swap_reports_no_room() {
+fn what_a_huge_page_wastes_is_free_after_its_split() {
     needs_root!();
-    let Some(_alone) = Alone::with_swap(8) else { return };
     let _huge = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();
-    let [filling, memory] = [(4096, "small"), (512, "huge")].map(|(pages, kind)| {
-        let memory = process.map(pages, kind);
-        process.touch(memory);
-        memory
-    });
-    assert_eq!(huge(&mut ops, target, memory), 1, "no huge page to be had");
-    let full = apply(&mut ops, work(&Action::PageOut, target, filling));
-    assert_eq!(full.failure, Some(Failure::NoRoom), "{full:?}");
-    let demote = Work { recheck: MS, ..work(&Action::NoHugePage, target, memory) };
-    let done = apply(&mut ops, demote);
-    assert_eq!((pages(done), done.failure), ([512, 512, 0], Some(Failure::NoRoom)), "{done:?}");
-    assert_eq!((huge(&mut ops, target, memory), process.resident(memory)), (0, 512));
+    let memory = process.map(2 * 512, "huge");
+    let rollup = format!("/proc/{}/smaps_rollup", process.pid());
+    let anonymous = || {
+        let smaps = std::fs::read_to_string(&rollup).unwrap();
+        let kib = smaps.lines().find_map(|l| l.strip_prefix("Anonymous:")?.strip_suffix("kB"));
+        kib.unwrap().trim().parse::<u64>().unwrap() / 4
+    };
+    let before = anonymous();
+    [part(memory, 8, 4), part(memory, 512, 1)].into_iter().for_each(|used| process.touch(used));
+    assert_eq!(huge(&mut ops, target, memory), 2, "no huge pages to be had");
+    let done = apply(&mut ops, work(&Action::NoHugePage, target, memory));
+    assert_eq!(pages(done), [1024, 1024, 0], "{done:?}");
+    // The zero page is mapped in their place, and does not count.
+    let used = anonymous() - before;
+    assert!((5..=10).contains(&used), "{used} pages");
 }
 
 #[test]

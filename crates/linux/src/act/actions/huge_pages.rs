@@ -61,20 +61,21 @@ impl Operation for HugePage {
     }
 }
 
-/// Splits huge pages, before the wait for touches.
-pub(in crate::act) struct NoHugePage;
+/// Splits huge pages.
+pub(super) struct NoHugePage;
 
 impl Operation for NoHugePage {
     fn reads(&self) -> WalkTarget {
         WalkTarget::Huge
     }
 
-    /// Touched or not: only small pages show which part is in use.
+    /// Touched or not: a huge page has one accessed bit for all of its pages.
     fn select(&self, eligible: &Eligible<'_>, _: &mut Failures) -> Vec<Piece> {
         eligible.blocks(|found, _| found.block.huge && !found.pieces.is_empty())
     }
 
-    /// The kernel splits a huge page for advice on a part of it.
+    /// The kernel splits a huge page for advice on a part of it. Since Linux 6.12 it frees the pages that contain
+    /// only zeros, which is what the huge page wasted.
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError> {
         let first = |p: &Piece| Piece { pages: 1, ..*p };
         let firsts: Vec<Piece> = pieces.iter().map(first).collect();

@@ -6,21 +6,21 @@ mod reclaim;
 
 use isotherm_core::{Action, OpsError};
 
-use self::huge_pages::HugePage;
-pub(super) use self::huge_pages::{NoHugePage, huge_pages};
+pub(super) use self::huge_pages::huge_pages;
+use self::huge_pages::{HugePage, NoHugePage};
 use self::migrate::Migrate;
 pub(super) use self::migrate::weights;
-pub(super) use self::reclaim::PageOut;
-use self::reclaim::{Cold, LruPrio, Stat, WillNeed};
+use self::reclaim::{Cold, LruPrio, PageOut, Stat, WillNeed};
 use super::operation::Operation;
 
-/// The operation of an action, except [`NoHugePage`], which [`super::demote`] performs in two walks.
+/// The operation of an action.
 pub(super) fn operation(action: &Action) -> Result<Box<dyn Operation>, OpsError> {
     Ok(match action {
-        Action::PageOut => Box::new(PageOut::default()),
+        Action::PageOut => Box::new(PageOut),
         Action::Cold | Action::LruDeprio => Box::new(Cold),
         Action::WillNeed => Box::new(WillNeed),
         Action::HugePage => Box::new(HugePage),
+        Action::NoHugePage => Box::new(NoHugePage),
         Action::LruPrio => Box::new(LruPrio),
         Action::MigrateHot(to) | Action::MigrateCold(to) => {
             Box::new(Migrate(weights(to).map_err(OpsError::Failed)?))

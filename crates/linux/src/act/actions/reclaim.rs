@@ -13,21 +13,9 @@ use crate::sys::MemoryAdvice;
 use crate::walker::RawBlock;
 
 /// Moves pages to swap, or writes them back and drops them.
-#[derive(Default)]
-pub(in crate::act) struct PageOut<'a> {
-    /// only in these blocks, sorted; none: in all
-    pub within: Option<&'a [Piece]>,
-}
+pub(super) struct PageOut;
 
-impl Operation for PageOut<'_> {
-    fn select(&self, eligible: &Eligible<'_>, _: &mut Failures) -> Vec<Piece> {
-        eligible.folios(|found| {
-            let is_here =
-                |block: &[Piece]| block.binary_search_by_key(&found.block.start, |b| b.start);
-            self.within.is_none_or(|within| is_here(within).is_ok())
-        })
-    }
-
+impl Operation for PageOut {
     /// Pages out only as much as fits in swap: without room the kernel would split large folios in vain.
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError> {
         let needed: u64 = pieces.iter().filter(|p| p.swaps).map(Piece::bytes).sum();
