@@ -2,7 +2,7 @@
 //! long. In a message of a dozen snapshots with a hundred regions each, one half is descriptions.
 
 use std::cell::RefCell;
-use std::io::{self, Read};
+use std::io::Read;
 
 use arrow_buffer::Buffer;
 use zstd::bulk::{Compressor, Decompressor};
@@ -22,8 +22,7 @@ const MAX_WINDOW_LOG: u32 = 23;
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 thread_local! {
-    // To pack and unpack messages: a new one for each would have to allocate and clear its tables again.
-    static PACKER: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    /// To unpack messages: a new one for each would have to allocate its tables again.
     static UNPACKER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
@@ -35,17 +34,11 @@ pub(crate) fn pack(message: &[u8]) -> Result<Vec<u8>, InvalidField> {
             "{length} bytes are above the limit of {MAX_PAYLOAD}"
         )));
     }
-    let packed = PACKER.with_borrow_mut(|packer| match packer {
-        Some(zstd) => zstd.compress(message),
-        None => packer.insert(new_packer()?).compress(message),
+    let packed = Compressor::new(ZSTD_LEVEL).and_then(|mut zstd| {
+        zstd.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
+        zstd.compress(message)
     });
     packed.map_err(|e| InvalidField::because(format!("it cannot be packed: {e}")))
-}
-
-fn new_packer() -> io::Result<Compressor<'static>> {
-    let mut zstd = Compressor::new(ZSTD_LEVEL)?;
-    zstd.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
-    Ok(zstd)
 }
 
 /// The message in a payload. An uncompressed message is returned unchanged.
