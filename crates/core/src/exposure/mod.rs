@@ -364,7 +364,7 @@ impl<O: Space + Look> Exposure<O> {
             starts.extend(self.apply_read(w, &blocks, within, &moment, &mut resident)?);
             starts.sort_unstable();
             reactivated.push(starts);
-            let has_rested = w.rest.has_rested(activity) && !w.was_touched;
+            let has_rested = w.rest.has_rested(activity, at) && !w.was_touched;
             if seemed_to_rest && w.was_touched {
                 w.rest.distrust(at);
             }

@@ -92,7 +92,7 @@ pub(super) struct Resting {
     whole: Option<FullRead>,
     /// The target has done nothing since this read.
     rest: Option<Rest>,
-    /// the activity at the previous read of the whole target
+    /// the activity at the previous read
     previous: Option<Activity>,
     /// until this time, the target's clock does not prove rest
     distrusted_until: Nanos,
@@ -115,11 +115,11 @@ impl Resting {
         self.rest.as_ref().is_some_and(|rest| activity == Some(rest.activity))
     }
 
-    /// Notes the activity at a read of the whole target. Returns whether the target has done nothing since the read
-    /// before. Other than a rest, this includes reads after a clear.
-    pub fn has_rested(&mut self, activity: Option<Activity>) -> bool {
+    /// Notes the activity at a read. Returns whether the target's clock proves that the target has done nothing since
+    /// the previous read. Unlike a rest, this includes reads after a clear.
+    pub fn has_rested(&mut self, activity: Option<Activity>, now: Nanos) -> bool {
         let before = std::mem::replace(&mut self.previous, activity);
-        activity.is_some() && activity == before
+        activity.is_some() && activity == before && now >= self.distrusted_until
     }
 
     fn lasting(&self) -> Option<&Rest> {

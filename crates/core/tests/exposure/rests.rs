@@ -57,17 +57,39 @@ fn a_target_at_rest_is_read_seldom_and_ages() {
     }
 }
 
-/// The monitor asks the kernel about locked memory again and again, but not about that of a target at rest.
+/// 64 MiB that pause, beside so much locked memory.
+fn that_pauses_beside_locked(
+    locked: u64,
+    until: f64,
+) -> (Ops, TargetId, Exposure<Tapped>, tapped::Log) {
+    that_pauses_with(until, |m, t| {
+        m.map(t, mib(100, locked), MappingSpec::anonymous().unknown(Unknown::Mlocked)).unwrap();
+    })
+}
+
+/// The target hides much memory, but touches none of it.
 #[test]
 fn a_target_with_locked_memory_rests_too() {
-    let locked = MappingSpec::anonymous().unknown(Unknown::Mlocked);
-    let (ops, _, mut monitor, log) = that_pauses_with(20.0, |m, t| {
-        m.map(t, mib(100, 16), locked).unwrap();
-    });
-    let snapshots = run_until(&mut monitor, &ops, 34.0);
-    assert!((12..=30).contains(&snapshots.len()), "one each second: {} snapshots", snapshots.len());
-    let readings = readings(&log);
-    assert!((2..=8).contains(&readings), "{readings} readings");
+    for locked in [4, 16, 64] {
+        let (ops, _, mut monitor, log) = that_pauses_beside_locked(locked, 20.0);
+        let snapshots = run_until(&mut monitor, &ops, 34.0);
+        let number = snapshots.len();
+        assert!((12..=30).contains(&number), "one each second: {number} snapshots, {locked} MiB");
+        let readings = readings(&log);
+        assert!((2..=8).contains(&readings), "{readings} readings, {locked} MiB");
+    }
+}
+
+/// Locked memory may be touched without a change of the target's clock, so the monitor cannot wait.
+#[test]
+fn a_target_with_locked_memory_is_not_calm_while_its_clock_is_not_believed() {
+    let (ops, t, mut monitor, _) = that_pauses_beside_locked(16, 16.0);
+    ops.machine().touch(t, mib(32, 16), poisson(100.0)).unwrap();
+    run_until(&mut monitor, &ops, 22.0);
+    ops.machine().rest(t, mib(32, 16)).unwrap();
+    run_until(&mut monitor, &ops, 36.0);
+    let snapshots = run_until(&mut monitor, &ops, 40.0).len();
+    assert!(snapshots > 10, "{snapshots} snapshots");
 }
 
 #[test]
