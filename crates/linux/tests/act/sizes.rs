@@ -2,6 +2,7 @@
 
 use isotherm_core::{Action, Budget, Failure, Look, PAGE_SIZE, PageFilter, PageKind, Space, Work};
 
+use crate::common::root::has_or_skip;
 use crate::common::settings::{HUGE_PAGES, Setting};
 use crate::common::{attached, needs_root, part};
 use crate::{ALL, MS, apply, huge, pages, with_memory, work};
@@ -61,10 +62,25 @@ fn huge_pages_are_split_and_stay_resident() {
     assert_eq!(huge(&mut ops, target, memory), 2);
 }
 
-/// Linux frees pages of zeros when it splits a huge page, since 6.12.
+/// Major and minor number.
+fn kernel_version() -> Option<(u32, u32)> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    let mut numbers = release.split(['.', '-']).map_while(|n| n.parse().ok());
+    Some((numbers.next()?, numbers.next()?))
+}
+
 #[test]
 fn what_a_huge_page_wastes_is_free_after_its_split() {
     needs_root!();
+    let frees = kernel_version().is_some_and(|version| version >= (6, 12));
+    let test = "what_a_huge_page_wastes_is_free_after_its_split";
+    if !has_or_skip(
+        frees,
+        test,
+        "Linux 6.12, which frees the pages of zeros of a huge page that it splits",
+    ) {
+        return;
+    }
     let _huge = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(2 * 512, "huge");
