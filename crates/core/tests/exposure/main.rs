@@ -16,6 +16,7 @@ mod restraint;
 mod rests;
 #[path = "../scene/mod.rs"]
 mod scene;
+mod schemes;
 mod support;
 mod tapped;
 mod terabytes;
