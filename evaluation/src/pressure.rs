@@ -110,7 +110,7 @@ fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<BurstResults> {
     let place = tempfile::tempdir()?;
     // The limit suffices for the data and the overhead of redis, without a burst.
     let group = Limited::start(redis.bytes / 16 * 17)?;
-    let mut server = group.within(|| Server::start(redis, place.path(), stop))?;
+    let mut server = group.within(|| Server::start(redis, place.path(), true, stop))?;
     let watching = reclaim.then(|| start(server.pid(), place.path())).transpose()?;
     let mut seen = Latencies::new()?;
     let mut results = BurstResults::default();

@@ -4,14 +4,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rustix::process::Signal;
 
 use super::{CounterSample, Length, Running, WorkloadResult, memory_of};
 use crate::beside::Companion;
 use crate::process::ChildProcess;
-use crate::run::WorkDone;
-use crate::slices::{SLICE, Slice, Sliced, Speeds};
+use crate::slices::{SLICE, Speeds};
 use crate::stop::Stop;
 
 /// A process that counts its work.
@@ -101,40 +100,9 @@ impl<P: CountsWork> Running for CountedProcess<P> {
                 .extend(beside.slices(length.measured, SLICE, |length| self.speeds(length, stop))?);
             WorkloadResult::by_slices(&slices)?
         } else {
-            let n = length.measured.div_duration_f64(SLICE).round().max(1.0) as u32;
-            let slices: Result<Vec<_>> = (0..n).map(|_| self.speeds(SLICE, stop)).collect();
-            against_twin(&slices?)?
+            WorkloadResult::against_twin(length.measured, |slice| self.speeds(slice, stop))?
         };
         let apart = self.twin.as_ref().map_or(0, |twin| memory_of(twin.process().pid()));
         Ok(WorkloadResult { apart, ..result })
-    }
-}
-
-/// Each slice is a pair: the work of the process, and that of its twin.
-fn against_twin(slices: &[Speeds]) -> Result<WorkloadResult> {
-    let both = |s: &Speeds| {
-        [Slice { watched: true, found: s.own }, Slice { watched: false, found: s.twin }]
-    };
-    let pairs: Vec<_> = slices.iter().flat_map(both).collect();
-    let both_worked = pairs.iter().all(|slice| slice.found > 0.0);
-    let sliced =
-        Sliced::of(&pairs).filter(|_| both_worked).context("the workload has done nothing")?;
-    let work = WorkDone::PerSecond(sliced.watched);
-    Ok(WorkloadResult { sliced: Some(sliced), ..WorkloadResult::at_once(work) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_as_fast_again_as_its_twin() {
-        let slice = |own, twin| Speeds { own, twin, busy: 1.0 };
-        let result = against_twin(&[slice(100.0, 50.0), slice(60.0, 30.0)]).unwrap();
-        let sliced = result.sliced.unwrap();
-        assert!((sliced.slowdown.value + 50.0).abs() < 1e-9, "{sliced:?}");
-        assert_eq!(sliced.pairs.len(), 2);
-        assert!(against_twin(&[slice(1.0, 0.0)]).is_err());
-        assert!(against_twin(&[slice(0.0, 1.0)]).is_err());
     }
 }

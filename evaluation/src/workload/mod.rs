@@ -113,6 +113,26 @@ impl WorkloadResult {
         let rate = rate.filter(|rate| *rate > 0.0).context("the workload has done nothing")?;
         Ok(WorkloadResult { work: WorkDone::PerSecond(rate), sliced, latency: None, apart: 0 })
     }
+
+    /// Compares the work of a process with that of its twin, which is without isotherm and without huge pages. `speeds`
+    /// measures both for a slice, and is called until this time has passed.
+    fn against_twin(
+        time: Duration,
+        mut speeds: impl FnMut(Duration) -> Result<Speeds>,
+    ) -> Result<Self> {
+        let n = time.div_duration_f64(SLICE).round().max(1.0) as u32;
+        let mut pairs = Vec::new();
+        for _ in 0..n {
+            let Speeds { own, twin, .. } = speeds(SLICE)?;
+            pairs.push(Slice { watched: true, found: own });
+            pairs.push(Slice { watched: false, found: twin });
+        }
+        let both_worked = pairs.iter().all(|slice| slice.found > 0.0);
+        let sliced =
+            Sliced::of(&pairs).filter(|_| both_worked).context("the workload has done nothing")?;
+        let work = WorkDone::PerSecond(sliced.watched);
+        Ok(WorkloadResult { sliced: Some(sliced), ..WorkloadResult::at_once(work) })
+    }
 }
 
 /// Time for which one of two servers is asked before the other: long enough to fill the caches
@@ -226,4 +246,23 @@ pub fn find(name: &str, setup: &FolderSettings) -> Result<Box<dyn Workload>> {
             ),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_as_fast_again_as_its_twin() {
+        let measured = |speeds: &[(f64, f64)]| {
+            let mut speeds = speeds.iter().map(|&(own, twin)| Speeds { own, twin, busy: 1.0 });
+            let time = SLICE * u32::try_from(speeds.len()).unwrap();
+            WorkloadResult::against_twin(time, |_| Ok(speeds.next().unwrap()))
+        };
+        let sliced = measured(&[(100.0, 50.0), (60.0, 30.0)]).unwrap().sliced.unwrap();
+        assert!((sliced.slowdown.value + 50.0).abs() < 1e-9, "{sliced:?}");
+        assert_eq!(sliced.pairs.len(), 2);
+        assert!(measured(&[(1.0, 0.0)]).is_err());
+        assert!(measured(&[(0.0, 1.0)]).is_err());
+    }
 }

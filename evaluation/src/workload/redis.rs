@@ -15,8 +15,9 @@ use super::{
 };
 use crate::beside::Companion;
 use crate::latency::Latencies;
-use crate::process::{ChildProcess, ProcessCpus, command};
+use crate::process::{ChildProcess, ProcessCpus};
 use crate::slices::{SLICE, Speeds};
+use crate::small_pages;
 use crate::stop::Stop;
 
 /// Approximate memory of a key with its value in redis.
@@ -71,7 +72,7 @@ impl Workload for Redis {
     }
 
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
-        Ok(Box::new(Server::start(self, place, stop)?))
+        Ok(Box::new(Server::start(self, place, true, stop)?))
     }
 }
 
@@ -85,7 +86,7 @@ pub struct Server {
     reader: Reader,
 }
 
-/// A server with the same keys that isotherm does not know, and its client.
+/// A server with the same keys that isotherm does not know, without huge pages, and its client.
 #[derive(Debug)]
 struct Twin {
     server: Server,
@@ -146,10 +147,11 @@ impl Reader {
 }
 
 impl Server {
-    /// Starts the server, and sets all keys.
-    pub fn start(redis: &Redis, place: &Path, stop: &Stop) -> Result<Self> {
+    /// Starts the server, with `huge` pages if the machine has them, and sets all keys.
+    pub fn start(redis: &Redis, place: &Path, huge: bool, stop: &Stop) -> Result<Self> {
         let socket = place.join("redis.sock");
-        let mut command = command(ProcessCpus::Workload, "redis-server")?;
+        let program = Path::new("redis-server");
+        let mut command = small_pages::command(ProcessCpus::Workload, program, huge)?;
         // The setting of the machine decides about huge pages.
         command.args(["--disable-thp", "no"]);
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
@@ -194,7 +196,7 @@ impl Server {
     fn twin(&self, stop: &Stop) -> Result<Twin> {
         let place = self.socket.with_file_name("twin");
         std::fs::create_dir(&place)?;
-        let mut server = Server::start(&self.redis, &place, stop)?;
+        let mut server = Server::start(&self.redis, &place, false, stop)?;
         let closed = ClosedLoop::start(&server.socket, || server.reader.draw())?;
         Ok(Twin { server, closed })
     }
@@ -225,8 +227,8 @@ impl Running for Server {
     }
 
     /// Half of the time an open loop measures latencies, then a closed one measures requests per second. The
-    /// effect of isotherm may last longer than the machine keeps its speed. Then the server has a twin, whose
-    /// requests show that speed.
+    /// effect of isotherm or of huge pages may last longer than the machine keeps its speed. Then the server has a
+    /// twin, whose requests show that speed.
     fn work(
         &mut self,
         length: Length,
@@ -243,7 +245,8 @@ impl Running for Server {
             self.process.check()?;
             return WorkloadResult::by_slices(&slices);
         }
-        let mut twin = None;
+        let takes_turns = beside.takes_turns();
+        let mut twin = if takes_turns { None } else { Some(self.twin(stop)?) };
         let mut slices = beside.before(SLICE, |length| {
             let twin = started(&mut twin, || self.twin(stop))?;
             self.in_turn(&mut closed, twin, length, stop)
@@ -254,12 +257,18 @@ impl Running for Server {
         let mut seen = Latencies::new()?;
         self.open_loop(length.measured / 2, &mut seen, stop)?;
         let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
-        slices.extend(beside.slices(length.measured / 2, SLICE, |length| match &mut twin {
+        let time = length.measured / 2;
+        let mut speeds = |length| match &mut twin {
             Some(twin) => self.in_turn(&mut closed, twin, length, stop),
             None => Ok(Speeds::alone(self.closed_loop(&mut closed, length, stop)?)),
-        })?);
+        };
+        let done = if takes_turns {
+            slices.extend(beside.slices(time, SLICE, speeds)?);
+            WorkloadResult::by_slices(&slices)?
+        } else {
+            WorkloadResult::against_twin(time, &mut speeds)?
+        };
         self.process.check()?;
-        let done = WorkloadResult::by_slices(&slices)?;
         let apart = twin.map_or(0, |twin| memory_of(twin.server.pid()));
         Ok(WorkloadResult { latency: seen.percentiles(), apart, ..done })
     }
