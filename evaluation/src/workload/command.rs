@@ -83,7 +83,7 @@ impl Workload for Other {
         };
         let start = |place: &Path, huge| {
             let Started { mut process, out, said, .. } = self.started(place, huge, stop)?;
-            let so_far = || last_number(&read_to_string(&out).unwrap_or_default(), count).is_some();
+            let so_far = || last_count(&read_to_string(&out).unwrap_or_default(), count).is_some();
             process.until(stop, TIMEOUT, so_far).with_context(|| {
                 format!("no number after {count:?} on standard output: {}", last_words(&said))
             })?;
@@ -126,7 +126,7 @@ impl CountsWork for CountingCommand {
 
     fn count(&mut self) -> Result<u64> {
         self.process.check().with_context(|| last_words(&self.said))?;
-        let count = last_number(&read_to_string(&self.out)?, &self.mark);
+        let count = last_count(&read_to_string(&self.out)?, &self.mark);
         Ok(count.context("it no longer prints its work")? as u64)
     }
 }
@@ -193,6 +193,12 @@ fn last_number(text: &str, mark: &str) -> Option<f64> {
     word.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
 }
 
+/// The last number in a complete line. The command may be writing the next line.
+fn last_count(text: &str, mark: &str) -> Option<f64> {
+    let (lines, _) = text.rsplit_once('\n')?;
+    last_number(lines, mark)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,5 +223,9 @@ mod tests {
     fn the_last_number_counts() {
         assert_eq!(last_number("rate: 3\nrate: 12.5/s\n", "rate:"), Some(12.5));
         assert_eq!(last_number("none", "rate:"), None);
+        for cut in ["", "do", "done", "done 1"] {
+            assert_eq!(last_count(&format!("done 11\ndone 12\n{cut}"), "done"), Some(12.0));
+        }
+        assert_eq!(last_count("done 1", "done"), None);
     }
 }
