@@ -1,5 +1,5 @@
-"""Sales in DuckDB, in memory: a dashboard asks about the last month again and again, and now and then about each month of a
-year."""
+"""Sales in DuckDB, in memory: a dashboard asks about the last month again and again, and now and then about the months
+of the year before it."""
 import os
 import sys
 

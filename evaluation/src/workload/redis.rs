@@ -246,7 +246,7 @@ impl Running for Server {
             return WorkloadResult::by_slices(&slices);
         }
         let takes_turns = beside.takes_turns();
-        let mut twin = if takes_turns { None } else { Some(self.twin(stop)?) };
+        let mut twin = (!takes_turns).then(|| self.twin(stop)).transpose()?;
         let mut slices = beside.before(SLICE, |length| {
             let twin = started(&mut twin, || self.twin(stop))?;
             self.in_turn(&mut closed, twin, length, stop)
@@ -258,7 +258,7 @@ impl Running for Server {
         self.open_loop(length.measured / 2, &mut seen, stop)?;
         let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
         let time = length.measured / 2;
-        let mut speeds = |length| match &mut twin {
+        let speeds = |length| match &mut twin {
             Some(twin) => self.in_turn(&mut closed, twin, length, stop),
             None => Ok(Speeds::alone(self.closed_loop(&mut closed, length, stop)?)),
         };
@@ -266,7 +266,7 @@ impl Running for Server {
             slices.extend(beside.slices(time, SLICE, speeds)?);
             WorkloadResult::by_slices(&slices)?
         } else {
-            WorkloadResult::against_twin(time, &mut speeds)?
+            WorkloadResult::against_twin(time, speeds)?
         };
         self.process.check()?;
         let apart = twin.map_or(0, |twin| memory_of(twin.server.pid()));
