@@ -100,8 +100,8 @@ fn show(app: &mut App, feed: &mut source::Feed, options: &TopOptions, stop: &Sto
             // Nobody is left to read the screen.
             Wake::HungUp => return Ok(()),
         }
-        // It may have read several keys at once.
-        while event::poll(Duration::ZERO)? {
+        // It may have read several keys at once. Without a time it would not look.
+        while event::poll(Duration::from_millis(1))? {
             let Input::Key(key) = event::read()? else { continue };
             let effect = if key.kind == KeyEventKind::Release { None } else { app.key(key) };
             match effect {

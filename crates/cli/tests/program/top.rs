@@ -1,14 +1,20 @@
 //! `isotherm top`, in a real terminal: that of tmux.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{Record, has_or_skip, needs_root, run_in, services, until, wait};
+use crate::run::{Record, TIMEOUT, has_or_skip, needs_root, run_in, services, until, wait};
 
 /// ssh requires the full path of its server.
 const SSHD: &str = "/usr/sbin/sshd";
@@ -59,10 +65,15 @@ impl Tmux {
 
     /// Waits until the screen has all these words.
     fn shows(&self, words: &[&str]) {
-        until(&format!("{words:?} on the screen, which is\n{}", self.screen()), || {
+        let begin = Instant::now();
+        loop {
             let screen = self.screen();
-            words.iter().all(|word| screen.contains(word))
-        });
+            if words.iter().all(|word| screen.contains(word)) {
+                return;
+            }
+            assert!(begin.elapsed() < TIMEOUT, "{words:?} do not come on the screen:\n{screen}");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// The terminal is as it was: its own screen, with a cursor and an echo.
@@ -162,6 +173,77 @@ fn the_end_of_the_terminal_ends_it() {
     let process = format!("/proc/{}", tmux.pid().as_raw_nonzero());
     tmux.run(&["kill-server"]);
     until("the end of isotherm", || !Path::new(&process).exists());
+}
+
+/// A terminal that a program changes and reads at once, which that of tmux does with a delay.
+struct Pty {
+    ours: File,
+    seen: Vec<u8>,
+}
+
+impl Pty {
+    /// A terminal in which a program runs.
+    fn run(program: &mut Command) -> (Self, Child) {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap();
+        let theirs = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let mut pty = Pty { ours: ours.into(), seen: Vec::new() };
+        pty.resize(80);
+        program.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap());
+        let child = program.stderr(theirs).spawn().unwrap();
+        (pty, child)
+    }
+
+    fn resize(&mut self, columns: u16) {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.ours, size).unwrap();
+    }
+
+    /// Presses a key and waits until the program has written this text.
+    fn key(&mut self, key: u8, text: &str) {
+        self.ours.write_all(&[key]).unwrap();
+        self.shows(text);
+    }
+
+    /// Waits until the program has written this text since the last one.
+    fn shows(&mut self, text: &str) {
+        until(text, || {
+            let (mut bytes, second) = ([0; 4096], Timespec { tv_sec: 1, tv_nsec: 0 });
+            if poll(&mut [PollFd::new(&self.ours, PollFlags::IN)], Some(&second)).unwrap() == 1 {
+                let read = self.ours.read(&mut bytes).unwrap();
+                self.seen.extend(&bytes[..read]);
+            }
+            String::from_utf8_lossy(&self.seen).contains(text)
+        });
+        self.seen.clear();
+    }
+}
+
+/// A key that comes together with a new size counts at once, not with the next key.
+#[test]
+fn keys_count_while_the_size_changes() {
+    needs_root!();
+    let load = Load::start(16, 4);
+    // setsid gives the terminal to the program, so that the kernel tells it of a new size.
+    let mut program = Command::new("setsid");
+    program.args([
+        "--ctty",
+        env!("CARGO_BIN_EXE_isotherm"),
+        "top",
+        "--pid",
+        &load.pid().to_string(),
+    ]);
+    let (mut pty, mut child) = Pty::run(&mut program);
+    pty.shows("live");
+    for round in 0..40 {
+        pty.resize(81 + round % 2);
+        pty.key(b'?', "PgUp");
+        pty.key(b'x', "NAME");
+    }
+    pty.ours.write_all(b"q").unwrap();
+    assert!(wait(&mut child).success());
 }
 
 /// Over ssh, which passes the size and the kind of the terminal, but not `COLORTERM`: 256 colours. The server serves
