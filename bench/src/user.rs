@@ -17,6 +17,8 @@ use crate::usage::{self, own_major_faults};
 const ARGUMENT: &str = "--be-the-user";
 /// Interval between touches.
 const TICK: Duration = Duration::from_millis(2);
+/// Time after which a moving part uses its next eighth, in s.
+const MOVING_S: f64 = 4.0;
 /// Idle times of [`User::idle`], in s.
 pub const IDLE_TIMES_S: [u64; 10] = [5, 10, 15, 20, 25, 30, 35, 40, 50, 60];
 /// A touch that takes longer may have waited for a page.
@@ -32,7 +34,7 @@ enum Use {
     Even,
     /// One page after the other.
     InTurn,
-    /// One eighth of the part at random, and another every 4 s.
+    /// One eighth of the part at random, and another every [`MOVING_S`].
     Moving,
 }
 
@@ -134,6 +136,44 @@ fn parts(name: &str) -> Result<Vec<UsedPart>> {
 /// Touches a second of a workload.
 pub fn touches_per_second(name: &str) -> Result<f64> {
     Ok(parts(name)?.iter().map(|p| p.touches).sum())
+}
+
+/// The most memory of a workload of steady load that any policy can keep out of memory while `faults` pages a second
+/// come back, in bytes. Touches at random do not announce themselves. So a page that is touched at `hz` comes back at
+/// `hz` times the share of the time for which it is out, and the best policy keeps the pages of the lowest rates out
+/// all the time. A page that is touched once in a period comes back once in a period, if it is ever out.
+///
+/// # Errors
+/// If there is no such workload.
+pub fn most_saved(name: &str, mib: u64, faults: f64) -> Result<f64> {
+    let parts = parts(name)?;
+    let used: u64 = parts.iter().map(|part| part.mib).sum();
+    let mut hz: Vec<f64> = parts.iter().flat_map(page_hz).collect();
+    hz.sort_by(f64::total_cmp);
+    let mut pages = (mib.saturating_sub(used) * PAGES_A_MIB) as f64;
+    let mut left = faults;
+    for hz in hz {
+        pages += (left / hz).clamp(0.0, 1.0);
+        left -= hz;
+        if left <= 0.0 {
+            break;
+        }
+    }
+    Ok(pages * PAGE_SIZE as f64)
+}
+
+/// How often each page of a part comes back per second if it is always out.
+fn page_hz(part: &UsedPart) -> Vec<f64> {
+    let pages = part.mib * PAGES_A_MIB;
+    match part.by {
+        Use::Even | Use::InTurn => vec![part.touches / pages as f64; pages as usize],
+        Use::Moving => vec![1.0 / (MOVING_S * 8.0); pages as usize],
+        Use::Zipf { exponent, .. } => {
+            let shares = (1..=pages).map(|rank| (rank as f64).powf(-exponent));
+            let all: f64 = shares.clone().sum();
+            shares.map(|share| part.touches * share / all).collect()
+        }
+    }
 }
 
 /// Runs as this process until its standard input ends, if the command line asks for it. Otherwise does nothing.
@@ -280,7 +320,9 @@ impl<'a> PartUser<'a> {
                 self.in_turn = (self.in_turn + 1) % pages;
                 self.in_turn
             }
-            Use::Moving => (now / 4.0) as u64 % 8 * (pages / 8) + random.next_u64() % (pages / 8),
+            Use::Moving => {
+                (now / MOVING_S) as u64 % 8 * (pages / 8) + random.next_u64() % (pages / 8)
+            }
             Use::Zipf { order, .. } => {
                 let all = self.sums.last().copied().unwrap_or(1.0);
                 let at = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64 * all;
@@ -350,5 +392,24 @@ impl User {
     /// If the process has ended.
     pub fn major_faults(&self) -> Result<u64> {
         Ok(usage::of(self.pid())?.major_faults)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_that_can_be_saved() {
+        let mib = |name, mib, faults| most_saved(name, mib, faults).unwrap() / f64::from(1 << 20);
+        // 64 MiB are unused, and all of the 64 MiB at 0.02 Hz come back 16384 x 0.02 = 327.68 times a second.
+        assert_eq!(mib("mix", 320, 0.0), 64.0);
+        assert!((mib("mix", 320, 32.768) - 70.4).abs() < 1e-6);
+        assert!((mib("mix", 320, 327.68) - 128.0).abs() < 1e-6);
+        // Of 128 MiB that are passed through in 16 s, 4 pages a second are 64 pages.
+        assert!((mib("scan", 256, 4.0) - 80.25).abs() < 1e-6);
+        // The rarest page of 65536 by a zipf law of 1 is touched at 20000 / 11.667 / 65536 = 0.026 Hz.
+        assert!((mib("zipf-together", 320, 0.026) - 64.0).abs() < 1.01 / 256.0);
+        assert!(mib("zipf-together", 320, 1e9) > 319.9);
     }
 }

@@ -13,7 +13,7 @@ use anyhow::{Result, ensure};
 use clap::Parser;
 use isotherm_bench::limited::Limited;
 use isotherm_bench::program::{ChildGuard, beside, reclaim_by_aim};
-use isotherm_bench::user::{self, User, WORKLOADS};
+use isotherm_bench::user::{self, User, WORKLOADS, most_saved};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::cgroup::{Limit, Version};
 use isotherm_linux::proc;
@@ -25,8 +25,11 @@ struct Options {
     #[arg(long, default_value_t = 20.0)]
     percent: f64,
     /// minutes before each measurement
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     settle: u64,
+    /// minutes before that, in which the controller reclaims without corrections of its target
+    #[arg(long, default_value_t = 3)]
+    begin: u64,
     /// minutes of each measurement
     #[arg(long, default_value_t = 4)]
     measure: u64,
@@ -34,7 +37,7 @@ struct Options {
     #[arg(long, default_value_t = 6)]
     interval: u64,
     /// share of the memory that it reclaims per interval without pressure
-    #[arg(long, default_value_t = 0.005)]
+    #[arg(long, default_value_t = 0.02)]
     ratio: f64,
 }
 
@@ -74,21 +77,20 @@ fn main() -> Result<()> {
     let isotherm = beside()?;
     let _swap = Swap::start(2 << 30)?;
     eprintln!("if this program is killed, restore its changes by hand: {}", Swap::HOW_TO_REMOVE);
-    let start = |(name, mib): &(&'static str, u64)| {
-        let group = Limited::named(name, NO_LIMIT)?;
-        let user = group.within(|| User::start(name, *mib))?;
-        Ok(Case { name, user, group, target: 0.0 })
-    };
-    let mut cases = WORKLOADS.iter().map(start).collect::<Result<Vec<Case>>>()?;
-    sleep(Duration::from_secs(5));
-    let aimed = by_aim(&isotherm, &mut cases, &o)?;
-    let pressed = by_pressure(&mut cases, &aimed, &o)?;
-    println!("{:<16}{:>26}{:>26}{:>10}", "", "reclaim --aim", "by pressure", "saved");
+    let aimed = by_aim(&isotherm, &o)?;
+    let pressed = by_pressure(&aimed, &o)?;
+    println!(
+        "saved memory, and in brackets the most that any policy can save at the same refaults"
+    );
+    println!("{:<16}{:>32}{:>32}{:>10}", "", "reclaim --aim", "by pressure", "ratio");
     let mut ratios = Vec::new();
-    for ((case, aimed), pressed) in cases.iter().zip(&aimed).zip(&pressed) {
+    for ((&(name, mib), aimed), pressed) in WORKLOADS.iter().zip(&aimed).zip(&pressed) {
         let ratio = aimed.saved / pressed.saved.max(1.0);
-        let cell = |of: &Outcome| format!("{:.1} MiB, {:.1}/s", of.saved / MIB, of.refaults);
-        println!("{:<16}{:>26}{:>26}{ratio:>10.2}", case.name, cell(aimed), cell(pressed));
+        let cell = |of: &Outcome| -> Result<String> {
+            let most = most_saved(name, mib, of.refaults)?;
+            Ok(format!("{:.1} MiB ({:.1}), {:.1}/s", of.saved / MIB, most / MIB, of.refaults))
+        };
+        println!("{name:<16}{:>32}{:>32}{ratio:>10.2}", cell(aimed)?, cell(pressed)?);
         ratios.push(ratio);
     }
     let mean = ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len().max(1) as f64;
@@ -99,34 +101,50 @@ fn main() -> Result<()> {
     Ok(())
 }
 
+/// Starts the workloads, with all their memory resident.
+fn start() -> Result<Vec<Case>> {
+    let start = |(name, mib): &(&'static str, u64)| {
+        let group = Limited::named(name, NO_LIMIT)?;
+        let user = group.within(|| User::start(name, *mib))?;
+        Ok(Case { name, user, group, target: 0.0 })
+    };
+    let cases = WORKLOADS.iter().map(start).collect();
+    sleep(Duration::from_secs(5));
+    cases
+}
+
 /// `reclaim --aim`.
-fn by_aim(isotherm: &Path, cases: &mut [Case], o: &Options) -> Result<Vec<Outcome>> {
+fn by_aim(isotherm: &Path, o: &Options) -> Result<Vec<Outcome>> {
+    let mut cases = start()?;
     let aim = format!("refault {}%", o.percent);
     let running = cases.iter().map(|case| reclaim_by_aim(isotherm, case.user.pid(), &aim));
     let running = running.collect::<Result<Vec<ChildGuard>>>()?;
     sleep(Duration::from_secs(60 * o.settle));
-    let outcomes = measure(cases, 60 * o.measure, |_| Ok(()))?;
+    let outcomes = measure(&mut cases, 60 * o.measure, |_| Ok(()))?;
     drop(running);
     Ok(outcomes)
 }
 
 /// The controller, with targets at which as much comes back as by the aim.
-fn by_pressure(cases: &mut [Case], aimed: &[Outcome], o: &Options) -> Result<Vec<Outcome>> {
+fn by_pressure(aimed: &[Outcome], o: &Options) -> Result<Vec<Outcome>> {
+    let mut cases = start()?;
     // Without faults there is no price: that of a usual one.
     let price = |of: &Outcome| if of.refaults > 1.0 { of.stalled / of.refaults } else { 20e-6 };
     for (case, aimed) in cases.iter_mut().zip(aimed) {
         case.target = aimed.refaults.max(1.0) * price(aimed);
     }
-    let mut controller = Controller::new(cases, o)?;
+    let mut controller = Controller::new(&mut cases, o)?;
+    // As long as it has far too little, a correction of its target would say nothing.
+    measure(&mut cases, 60 * o.begin, |cases| controller.turn(cases))?;
     for _ in 0..o.settle {
-        let seen = measure(cases, 60, |cases| controller.turn(cases))?;
+        let seen = measure(&mut cases, 60, |cases| controller.turn(cases))?;
         for ((case, aimed), seen) in cases.iter_mut().zip(aimed).zip(&seen) {
             let factor = aimed.refaults.max(1.0) / seen.refaults.max(1.0);
             case.target *= factor.clamp(1.0 / CORRECTION, CORRECTION);
             eprintln!("{}: {seen:?}, next target {:.5}", case.name, case.target);
         }
     }
-    measure(cases, 60 * o.measure, |cases| controller.turn(cases))
+    measure(&mut cases, 60 * o.measure, |cases| controller.turn(cases))
 }
 
 /// What comes of `seconds`, in each of which `turn` is called.
