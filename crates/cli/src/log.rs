@@ -16,11 +16,6 @@ pub fn say(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// A number of things, for messages: `1 snapshot`, `2 snapshots`.
-pub fn counted(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
 /// Starts to print events, of more levels the greater `verbose` is.
 pub fn begin(verbose: u8) {
     let level = match verbose {

@@ -104,6 +104,6 @@ pub use render::{
 pub use row::{RegionRow, RegionState, RowSupport};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};
 pub use timeline::TimelinePoint;
-pub use units::{bytes, time};
+pub use units::{bytes, counted, time};
 pub use whatif::{WhatIf, WhatIfPoint, WhatIfRow, WhatIfTier};
 pub use wss::{Wss, WssBuilder};

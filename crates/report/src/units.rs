@@ -23,6 +23,12 @@ pub fn bytes(n: u64) -> String {
     format!("{value:.1} {}", UNITS[exponent as usize % UNITS.len()])
 }
 
+/// A number of things: `1 snapshot`, `2 snapshots`.
+#[must_use]
+pub fn counted(n: u64, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Like [`bytes`], without a decimal that is zero: for titles.
 pub(crate) fn short_bytes(n: u64) -> String {
     bytes(n).replace(".0 ", " ")
@@ -117,6 +123,11 @@ mod tests {
             assert_eq!(bytes(n), text);
         }
         assert_eq!(short_bytes(300 << 20), "300 MiB");
+    }
+
+    #[test]
+    fn one_thing_is_singular() {
+        assert_eq!([0, 1, 2].map(|n| counted(n, "file")), ["0 files", "1 file", "2 files"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use isotherm_core::{AddrRange, Nanos, TargetId};
 use isotherm_record::Event;
+use isotherm_report::counted;
 use isotherm_view::{By, Column, Key, MappingFigures, Moment, TableRow, View, sort};
 
 use crate::color::Colors;
@@ -155,7 +156,7 @@ impl App {
     /// The result of [`Effect::Save`].
     pub fn saved(&mut self, result: Result<u64>) {
         self.message = match result {
-            Ok(n) => format!("saved {n} snapshots to {}", self.save_to.display()),
+            Ok(n) => format!("saved {} to {}", counted(n, "snapshot"), self.save_to.display()),
             Err(e) => format!("not saved: {e:#}"),
         };
     }

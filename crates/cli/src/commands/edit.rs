@@ -9,9 +9,10 @@ use isotherm::reading::{self, Head, Input, ReadingError, RecordSelection, lost_t
 use isotherm_core::Missing;
 use isotherm_record::edit::{Edit, EditError, Rewriter};
 use isotherm_record::{AtomicFiles, Writer};
+use isotherm_report::counted;
 
 use crate::cli;
-use crate::log::{counted, say};
+use crate::log::say;
 
 /// Writes a record of parts of others.
 pub fn run(o: &cli::Edit) -> Result<ExitCode> {

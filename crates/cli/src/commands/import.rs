@@ -8,9 +8,10 @@ use anyhow::{Context, Result};
 use isotherm::text_file::standard_input;
 use isotherm_record::import::{Import, ImportError, Presumed};
 use isotherm_record::{FileEndReason, Writer};
+use isotherm_report::counted;
 
 use crate::cli::{self, UsageError};
-use crate::log::{counted, say};
+use crate::log::say;
 
 /// Writes a recording of another tool as a record.
 pub fn run(o: &cli::Import) -> Result<ExitCode> {

@@ -370,7 +370,7 @@ fn pages_of_a_file_of_another_user_are_not_counted() {
     assert_eq!(rows(&found, "resident_bytes"), [(open.display().to_string(), MIB)]);
     let remarks = found["remarks"].to_string();
     assert!(
-        remarks.contains("1 files could not be counted") && remarks.contains("its owner"),
+        remarks.contains("1 file could not be counted") && remarks.contains("its owner"),
         "{remarks}"
     );
     drop(file);

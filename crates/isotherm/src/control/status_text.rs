@@ -1,6 +1,6 @@
 //! The state of a service as text.
 
-use isotherm_report::{bytes, printable};
+use isotherm_report::{bytes, counted, printable};
 use serde_json::Value;
 
 /// Maximum number of processes in the text, those with the most cold memory first.
@@ -139,7 +139,8 @@ fn as_typed(percent: f64) -> f64 {
 
 fn record(r: &Value) -> String {
     let Some(file) = r["file"].as_str() else { return String::new() };
-    let so_far = format!("{} snapshots, {} in {file}", r["snapshots"], size(&r["bytes"]));
+    let snapshots = r["snapshots"].as_u64().unwrap_or_default();
+    let so_far = format!("{}, {} in {file}", counted(snapshots, "snapshot"), size(&r["bytes"]));
     match r["ended"].as_str() {
         Some(why) => format!("recording has ended, {so_far}: {why}\n"),
         None => format!("recording: {so_far}\n"),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use isotherm_linux::page_cache::cached;
 use isotherm_linux::proc::Mount;
 use isotherm_linux::sys::open_regular_itself;
+use isotherm_report::counted;
 
 use super::page_use::{FileKind, FileUse, PageUse};
 use super::scope::mount_of;
@@ -14,11 +15,11 @@ pub(super) fn read(paths: &[PathBuf], mounts: &[Mount], remarks: &mut Vec<String
     let mut refused: Option<(String, u64)> = None;
     let mut found = Vec::new();
     each_file(paths, &mut |path| {
-        let counted = open_regular_itself(path).and_then(|file| {
+        let read = open_regular_itself(path).and_then(|file| {
             let size = file.metadata()?.len();
             Ok(PageUse::of_calls(size, &cached(&file)?))
         });
-        match counted {
+        match read {
             Ok(pages) => found.push(FileUse {
                 name: path.display().to_string(),
                 file_system: mount_of(mounts, path)
@@ -32,7 +33,10 @@ pub(super) fn read(paths: &[PathBuf], mounts: &[Mount], remarks: &mut Vec<String
         }
     });
     if let Some((first, files)) = refused {
-        remarks.push(format!("{files} files could not be counted, the first one is {first}"));
+        remarks.push(format!(
+            "{} could not be counted, the first one is {first}",
+            counted(files, "file")
+        ));
     }
     found
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use isotherm_report::{bytes, printable};
+use isotherm_report::{bytes, counted, printable};
 
 use super::page_use::PageUse;
 use super::rows::{By, Row};
@@ -14,22 +14,22 @@ const WIDTH: usize = 11;
 #[must_use]
 pub fn table(total: &Row<'_>, rows: &[Row<'_>], rest: (u64, u64), by: By, reads: bool) -> String {
     let mut out = format!(
-        "{} cached of {} files{}{}\n\n",
+        "{} cached of {}{}{}\n\n",
         bytes(total.pages.resident_bytes),
-        total.files,
+        counted(total.files, "file"),
         some(", dirty", total.pages.dirty_bytes),
         some(", evicted", total.pages.evicted_bytes),
     );
     let heads = ["resident", "of size", "dirty", "evicted", "read once", "read again", "mapped"];
-    let counted = if reads { format!("{:>WIDTH$}", "read/s") } else { String::new() };
-    let _ = write!(out, "{}{counted}", cells(heads.map(str::to_owned)));
+    let rates = if reads { format!("{:>WIDTH$}", "read/s") } else { String::new() };
+    let _ = write!(out, "{}{rates}", cells(heads.map(str::to_owned)));
     let _ = writeln!(out, "  {}", if by == By::File { "file" } else { "   files  name" });
     for row in rows {
         let files = if by == By::File { String::new() } else { format!("{:>8}  ", row.files) };
         let rate = amount(row.pages.read_bytes_per_second);
-        let counted = if reads { format!("{rate:>WIDTH$}") } else { String::new() };
+        let rate = if reads { format!("{rate:>WIDTH$}") } else { String::new() };
         let cells = cells(figures(&row.pages));
-        let _ = writeln!(out, "{cells}{counted}  {files}{}", printable(&row.name));
+        let _ = writeln!(out, "{cells}{rate}  {files}{}", printable(&row.name));
     }
     if rest.0 > 0 {
         // A page may be in several rows.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::scheme::{Count, Engine, Scheme, SkipReason, Stats};
 use isotherm_linux::damon::ReclaimTotals;
-use isotherm_report::bytes;
+use isotherm_report::{bytes, counted};
 use serde::Serialize;
 
 /// A number of regions and of bytes.
@@ -91,8 +91,17 @@ impl SchemeTable {
                 r.quota_exceeded,
                 r.inactive
             );
+            if r.inactive > 0 {
+                let checks = counted(r.inactive, "check");
+                out +=
+                    &format!("  inactive at {checks} of the watermarks, when it tried nothing\n");
+            }
             for (why, c) in &r.passed {
-                out += &format!("  skipped, {why}: {} times, {}\n", c.regions, bytes(c.bytes));
+                out += &format!(
+                    "  skipped, {why}: {}, {}\n",
+                    counted(c.regions, "time"),
+                    bytes(c.bytes)
+                );
             }
         }
         if self.dry_run {

@@ -136,13 +136,14 @@ fn idle_text(n: &Need) -> String {
         span(n.to_ms),
         significant(n.objective_percent_per_minute)
     );
-    if n.ended_targets > 0 {
-        let _ = writeln!(
-            out,
-            "{} targets have ended: their idle memory does not count, and limits leave room for them",
-            n.ended_targets
-        );
-    }
+    out += &match n.ended_targets {
+        0 => String::new(),
+        1 => "a target has ended: its idle memory does not count, and limits leave room for it\n"
+            .to_owned(),
+        n => format!(
+            "{n} targets have ended: their idle memory does not count, and limits leave room for them\n"
+        ),
+    };
     // Without ages, the reason is the same for all targets.
     let rows = match n.needs.iter().all(|row| row.counted_ms == 0.0) {
         true => n.needs.get(..1).unwrap_or_default(),

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use anyhow::Result;
 use isotherm::agent::LakePlace;
 use isotherm_fleet::{Bucket, CompactedDay, Folder, LakeFiles, compact};
+use isotherm_report::counted;
 
 use crate::cli::{CompactFleet, UsageError};
 use crate::log::say;
@@ -54,7 +55,11 @@ fn report(day: &CompactedDay) {
     let CompactedDay { date, hosts, rows, files, left_out } = day;
     match files {
         0 => say(format!("{date}: the copy is incomplete")),
-        _ => say(format!("{date}: {rows} rows of {hosts} hosts in {files} files")),
+        _ => {
+            let [rows, hosts, files] = [(rows, "row"), (hosts, "host"), (files, "file")]
+                .map(|(&n, what)| counted(n as u64, what));
+            say(format!("{date}: {rows} of {hosts} in {files}"));
+        }
     }
     for (name, why) in left_out {
         tracing::warn!("{name} cannot be read, and is not in the copy: {why}");

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm::lab::fleet::{fleet, write_lake, write_truth};
+use isotherm_report::{bytes, counted};
 use isotherm_sim::fleet::FleetSpec;
 
 use crate::cli::FleetLab;
@@ -22,11 +23,11 @@ pub fn run(o: &FleetLab) -> Result<ExitCode> {
     }
     show(o.json, &written, || {
         format!(
-            "{} rows of {} services in {} files, {} ({:.1} bytes a row), in {}\n",
-            written.rows,
-            written.services,
-            written.files,
-            isotherm_report::bytes(written.bytes),
+            "{} of {} in {}, {} ({:.1} bytes a row), in {}\n",
+            counted(written.rows, "row"),
+            counted(written.services as u64, "service"),
+            counted(written.files, "file"),
+            bytes(written.bytes),
             written.bytes as f64 / written.rows.max(1) as f64,
             o.lake.display()
         )

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use isotherm_record::{ReadError, TornReason, Verification, verify};
+use isotherm_report::counted;
 
-use crate::log::{counted, say};
+use crate::log::say;
 
 /// Checks whether a record is sound, and prints the result.
 pub fn run(path: &Path) -> Result<ExitCode> {

@@ -6,9 +6,7 @@ use isotherm::record::Recorded;
 use isotherm::session::SessionEnd;
 use isotherm::stacks::SampleCounts;
 use isotherm_core::MonitorKind;
-use isotherm_report::bytes;
-
-use crate::log::counted;
+use isotherm_report::{bytes, counted};
 
 /// The length, size and cost of the recording, and the next command to type.
 pub fn last_lines(

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use isotherm::reading::{Head, each_snapshot, only};
 use isotherm_core::{Snapshot, TargetId};
+use isotherm_report::counted;
 use isotherm_sim::{AccuracyBuilder, GroundTruth, accuracy_text, over_time_text};
 
 use super::output::show;
@@ -20,7 +21,8 @@ pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
     let head = Head::read(&input)?;
     if !head.gaps.is_empty() {
         let missing: u64 = head.gaps.iter().map(|gap| gap.snapshots).sum();
-        say(format_args!("isotherm: the record is damaged: {missing} snapshots are missing"));
+        let missing = counted(missing, "snapshot");
+        say(format_args!("isotherm: the record is damaged: it misses {missing}"));
     }
     let target = only(o.target.as_deref(), &head.targets)?;
     let mut builder = AccuracyBuilder::new(&truth, target).settle(o.settle);
