@@ -12,8 +12,9 @@ use isotherm::units;
 
 use super::{Metrics, Targets, UsageError, Watching};
 
-/// Options of `agent`.
+/// Options of `agent`, which starts no command.
 #[derive(Debug, Args)]
+#[command(mut_arg("command", |a| a.hide(true)))]
 pub struct Agent {
     #[command(flatten)]
     pub lake: Lake,

@@ -51,7 +51,8 @@ pub struct Acting {
     #[arg(long)]
     pub json: bool,
     /// End after this time, and end the started command (SIGTERM, after 5 s SIGKILL) [default:
-    /// at Ctrl-C; without --cgroup, --comm and --all also when all targets are gone]
+    /// at Ctrl-C; without --comm and --all also when all targets are gone. isotherm reclaim waits for each --cgroup;
+    /// isotherm run ends when all are removed]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
     #[command(flatten)]

@@ -15,8 +15,9 @@ const MIN_REFRESH: Duration = Duration::from_millis(100);
 /// Options that show something else than a service.
 const OTHERS: [&str; 5] = ["pid", "cgroup", "comm", "all", "replay"];
 
-/// Options of `top`.
+/// Options of `top`, which starts no command.
 #[derive(Debug, Args)]
+#[command(mut_arg("command", |a| a.hide(true)))]
 pub struct Top {
     #[command(flatten)]
     pub targets: Targets,

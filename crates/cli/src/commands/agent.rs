@@ -8,13 +8,18 @@ use isotherm::agent::{AgentOptions, run as watch};
 use isotherm::session::{Progress, Silent};
 
 use super::line::StatusLine;
-use crate::cli::Agent;
+use crate::cli::{Agent, UsageError};
 
 /// Writes rows to a lake until a signal, a request or `--duration` ends it.
 pub fn run(o: &Agent) -> Result<ExitCode> {
     let lake = o.lake.required()?;
     let _ = o.watching.check()?;
     let mut targets = o.targets.selection(true);
+    if !targets.command.is_empty() {
+        let text = "agent watches running processes: give --pid PID, --comm NAME, --cgroup PATH, or none of these for \
+                    all processes; isotherm record --lake DIR -- COMMAND starts a command and writes its rows";
+        return Err(UsageError::new(text).into());
+    }
     targets.all |= targets.is_empty();
     let options = AgentOptions {
         targets,

@@ -97,6 +97,7 @@ fn a_lake_is_required() {
         (&["agent"][..], "--lake"),
         (&["agent", "--lake", "ftp://x/y"], "s3://BUCKET/PREFIX"),
         (&["agent", "--lake", "x", "--upload-every", "1s"], "one row a minute"),
+        (&["agent", "--lake", "x", "--", "true"], "agent watches running processes"),
         (&["run", "--host", "h", "--scheme-line", "x", "--pid", "1"], "--lake"),
         (&["record", "--lake", "x", "--physical"], "watch processes"),
         (&["fleet", "compact", "--lake", "none", "--to", "x"], "there is no lake"),

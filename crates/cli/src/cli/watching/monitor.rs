@@ -39,8 +39,8 @@ pub struct RegionOptions {
     /// smaps; 5ms for damon]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     sample: Option<Duration>,
-    /// Time from one snapshot to the next [default: 400ms; 1s for clear_refs,
-    /// page_idle and smaps; 100ms for damon]
+    /// Time from one snapshot to the next [default: 400ms; 1s for files,
+    /// clear_refs, page_idle and smaps; 100ms for damon]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     aggr: Option<Duration>,
     /// Cut regions at multiples of this size [default: 64K]
