@@ -63,8 +63,15 @@ fn cold_parts_of_a_file_are_dropped() {
         let _end = EndOnDrop(&ended);
         scope.spawn(|| read_hot(&file, &ended));
         let drop = "4K max min min 3s max drop";
-        let dry = finish(&mut act(&dir, &path, &[drop], &["--duration", "8s", "--dry-run"]));
-        let untouched = resident(&file, 0..SIZE);
+        let dry_run = || {
+            // A host may take back the page cache of a virtual machine at any time.
+            file.read_exact_at(&mut vec![0; (SIZE * MIB) as usize], 0).unwrap();
+            let dry = finish(&mut act(&dir, &path, &[drop], &["--duration", "8s", "--dry-run"]));
+            (resident(&file, 0..SIZE), dry)
+        };
+        let mut runs = (0..3).map(|_| dry_run());
+        let is_whole = |(untouched, _): &(f64, _)| *untouched >= SIZE as f64 - EVICTED;
+        let (untouched, dry) = runs.find(is_whole).unwrap_or_else(dry_run);
         // The kernel writes it back after 30 s.
         file.write_all_at(&[2], 24 * MIB).unwrap();
         let cold = || resident(&file, 0..HOT.start) + resident(&file, HOT.end..SIZE);
