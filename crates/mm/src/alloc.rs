@@ -35,8 +35,6 @@ pub struct Allocated {
     pub frame: FrameId,
     /// pages that the caller had to reclaim first
     pub stalled: ReclaimStats,
-    /// whether the allocation took the slow path
-    pub slow: bool,
 }
 
 /// Allocation failed: reclaim cannot free any page.
@@ -96,7 +94,7 @@ impl Memory {
         let wanted = self.wanted(request, nodes).ok_or_else(|| self.failure())?;
         if let Some(zone) = self.fast_path(&wanted) {
             let frame = self.take(&wanted.request, zone).ok_or(OutOfMemory)?;
-            return Ok(Allocated { frame, stalled: ReclaimStats::default(), slow: false });
+            return Ok(Allocated { frame, stalled: ReclaimStats::default() });
         }
         self.slow_path(&wanted, backing)
     }
@@ -136,7 +134,7 @@ impl Memory {
         for round in 0..=MAX_ROUNDS {
             if let Some(zone) = self.plain_pass(wanted, WatermarkLevel::Min) {
                 let frame = self.take(request, zone).ok_or(OutOfMemory)?;
-                return Ok(Allocated { frame, stalled, slow: true });
+                return Ok(Allocated { frame, stalled });
             }
             self.stats.stalls += u64::from(round == 0);
             let work = self.reclaim_directly(request, wanted.nodes, backing);

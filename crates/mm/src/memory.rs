@@ -234,12 +234,6 @@ impl Memory {
         self.frames[frame as usize].owner
     }
 
-    /// Time of the allocation of a page.
-    #[must_use]
-    pub fn born(&self, frame: FrameId) -> u64 {
-        self.frames[frame as usize].born
-    }
-
     /// Number of pages on a list, over all zones or nodes.
     #[must_use]
     pub fn list_len(&self, kind: ListKind) -> i64 {

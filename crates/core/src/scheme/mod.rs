@@ -39,7 +39,7 @@ pub use metrics::{GroupCache, MemoryMetrics, Metrics, Process, Scope};
 pub use parse::{ParseError, ParseErrorKind, parse, parse_action, parse_age, parse_rate};
 pub use pattern::{Pattern, hz_of_percent, mean_hz};
 pub use price::Prices;
-pub use priority::{Histogram, Weights, score};
+pub use priority::{Weights, score};
 pub use quota::Quota;
 pub use stats::{ActionEvent, Count, Outcome, SkipReason, Stats};
 pub use watermarks::{WatermarkMetric, Watermarks};

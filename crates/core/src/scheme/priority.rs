@@ -81,36 +81,6 @@ fn size_score(view: &RegionView) -> f64 {
     (pages as f64).log2().min(32.0) * MAX_SCORE / 32.0
 }
 
-/// Bytes by whole score.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Histogram(pub [u64; 100]);
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Histogram([0; 100])
-    }
-}
-
-impl Histogram {
-    /// Adds `bytes` at `score`.
-    pub fn add(&mut self, score: f64, bytes: u64) {
-        let at = score.clamp(0.0, MAX_SCORE) as usize;
-        self.0[at] = self.0[at].saturating_add(bytes);
-    }
-
-    /// The highest score at or above which there are at least `bytes`; 0 if there are fewer in total. Regions
-    /// with a lower score are not selected.
-    #[must_use]
-    pub fn cut_off(&self, bytes: u64) -> usize {
-        let mut sum = 0u64;
-        let reached = |&score: &usize| {
-            sum = sum.saturating_add(self.0[score]);
-            sum >= bytes
-        };
-        (0..self.0.len()).rev().find(reached).unwrap_or(0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -202,20 +172,6 @@ mod tests {
     }
 
     proptest! {
-        /// At the cut-off there are enough bytes, and above it there are not.
-        #[test]
-        fn the_cut_off_is_the_highest_that_suffices(
-            all in prop::collection::vec((0.0..=99.0, 0u64..1 << 30), 0..50),
-            bytes in 1u64..1 << 33,
-        ) {
-            let mut h = Histogram::default();
-            all.iter().for_each(|(score, bytes)| h.add(*score, *bytes));
-            let cut = h.cut_off(bytes);
-            let from = |cut: usize| all.iter().filter(|a| a.0 as usize >= cut).map(|a| a.1).sum::<u64>();
-            prop_assert!(from(cut) >= bytes || cut == 0);
-            prop_assert!(from(cut + 1) < bytes);
-        }
-
         #[test]
         fn scores_are_from_0_to_99(
             bp in 0u32..=10_000, seconds in 0u64..1 << 40, pages in 1u64..1 << 40,

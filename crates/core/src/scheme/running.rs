@@ -11,7 +11,6 @@ use super::aim_step::AimStep;
 use super::candidates::{Candidate, Field};
 use super::definition::Scheme;
 use super::metrics::Metrics;
-use super::priority::Histogram;
 use super::queue::{Place, Queue};
 use super::quota::Charge;
 use super::stats::{ActionEvent, Outcome, SkipReason, Stats};
@@ -164,7 +163,6 @@ impl Running {
             Field { scheme, snapshot, metrics, now, pause, by_page, aims, absent, acted, taken };
         let found = field.find();
         found.passed.iter().for_each(|(c, why)| self.pass(step, c, *why, log));
-        self.stats.cut_off = self.cut_off(&found.candidates);
         let mut queue = Queue::new(found.candidates, self.place, unit);
         let done = self.turn(step, &mut queue, act, log);
         self.acts.sort_unstable_by_key(|(target, range, _)| (*target, range.start));
@@ -197,14 +195,6 @@ impl Running {
         let (looked, time) = self.looked;
         let ns = time.as_nanos() * u128::from(bytes) / u128::from(looked.max(1));
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
-    }
-
-    /// The score at or above which the candidates use up the remaining quota.
-    fn cut_off(&self, candidates: &[Candidate]) -> u32 {
-        let mut histogram = Histogram::default();
-        candidates.iter().for_each(|c| histogram.add(c.score, c.worth()));
-        let left = self.charge.left(&self.scheme.quota, self.scheme.unit()).bytes;
-        u32::try_from(histogram.cut_off(left)).unwrap_or(u32::MAX)
     }
 
     /// Acts in batches until the quota is used up or no candidate remains.

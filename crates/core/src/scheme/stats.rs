@@ -109,8 +109,6 @@ pub struct Stats {
     /// effective quota of the window in bytes, from time, bytes and goals; the maximum of the type means no
     /// limit
     pub effective: u64,
-    /// minimum score that was selected in the last turn
-    pub cut_off: u32,
 }
 
 impl Stats {

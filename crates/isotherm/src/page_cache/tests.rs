@@ -16,12 +16,7 @@ const PAGE: u64 = 4096;
 const KIND: FileKind = FileKind { is_tmpfs: false, is_mapped: false, is_two_lists: true };
 
 fn part(cached: u32, sample: Option<(bool, bool, u64)>) -> CachedRange {
-    let sample = sample.map(|(referenced, active, group)| PageMarks {
-        referenced,
-        active,
-        workingset: false,
-        group,
-    });
+    let sample = sample.map(|(referenced, active, group)| PageMarks { referenced, active, group });
     CachedRange { first: 0, cached, evicted: 3, dirty: 2, writeback: 1, sample }
 }
 

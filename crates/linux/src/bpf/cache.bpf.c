@@ -176,7 +176,6 @@ enum pageflags {
 	PG_referenced = 2,
 	PG_dirty = 4,
 	PG_active = 8,
-	PG_workingset = 9,
 };
 enum cgroup_subsys_id { memory_cgrp_id = 4 };
 
@@ -238,7 +237,7 @@ struct cache_node {
 	__u32 sample; /* enum sample */
 };
 
-enum sample { SAMPLED = 1, REFERENCED = 2, ACTIVE = 4, WORKINGSET = 8 };
+enum sample { SAMPLED = 1, REFERENCED = 2, ACTIVE = 4 };
 
 /* The sum of files that are not listed. All but `files` and `size` are pages. */
 struct counted_files {
@@ -560,8 +559,7 @@ static __always_inline void describe(struct cache_node *n, __u64 folio, __u64 me
 {
 	__u64 flags = load(folio);
 
-	n->sample = SAMPLED | FLAG(flags, PG_referenced, REFERENCED) | FLAG(flags, PG_active, ACTIVE)
-		    | FLAG(flags, PG_workingset, WORKINGSET);
+	n->sample = SAMPLED | FLAG(flags, PG_referenced, REFERENCED) | FLAG(flags, PG_active, ACTIVE);
 	n->group = group_of(folio, memory);
 }
 

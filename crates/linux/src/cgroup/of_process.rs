@@ -49,11 +49,6 @@ impl Cgroup {
         self.with_those_above().filter_map(count).filter_map(|n| n.trim().parse::<u64>().ok()).sum()
     }
 
-    /// The group and the groups above it.
-    pub(crate) fn and_above(&self) -> impl Iterator<Item = Self> {
-        self.with_those_above()
-    }
-
     /// Bytes until the hard limit of the group itself, beyond which the kernel kills processes. Files in the
     /// page cache count as free. `None` without a limit.
     pub(crate) fn room(&self) -> Option<u64> {
@@ -63,7 +58,8 @@ impl Cgroup {
         Some(max.saturating_sub(self.memory_current().ok()?.saturating_sub(files)))
     }
 
-    fn with_those_above(&self) -> impl Iterator<Item = Self> {
+    /// The group and the groups above it.
+    pub(crate) fn with_those_above(&self) -> impl Iterator<Item = Self> {
         let above = self.dir.ancestors().map_while(|dir| Self::at(dir.to_owned()));
         above.take_while(Self::has_memory)
     }

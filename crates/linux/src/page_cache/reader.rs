@@ -205,8 +205,6 @@ pub struct PageMarks {
     pub referenced: bool,
     /// `PG_active`: it was read at least twice, if MGLRU is off
     pub active: bool,
-    /// `PG_workingset`: it was active before, or returned soon after it was evicted
-    pub workingset: bool,
     /// the cgroup that it is charged to, by the inode number of its directory; 0: none
     pub group: u64,
 }
@@ -571,12 +569,7 @@ impl PageCache {
 fn part(node: &types::cache_node) -> CachedRange {
     // `enum sample` in `cache.bpf.c`.
     let is = |bit: u32| node.sample & bit != 0;
-    let sample = is(1).then(|| PageMarks {
-        referenced: is(2),
-        active: is(4),
-        workingset: is(8),
-        group: node.group,
-    });
+    let sample = is(1).then(|| PageMarks { referenced: is(2), active: is(4), group: node.group });
     let types::cache_node { first, cached, evicted, dirty, writeback, .. } = *node;
     CachedRange { first, cached, evicted, dirty, writeback, sample }
 }

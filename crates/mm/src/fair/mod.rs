@@ -112,12 +112,6 @@ impl Fair {
         }
     }
 
-    /// The policy with this name.
-    #[must_use]
-    pub fn find(name: &str) -> Option<Fair> {
-        FAIR.into_iter().find(|f| f.name() == name)
-    }
-
     /// The rules of the kernel that the policy is from.
     #[must_use]
     pub fn rules(self) -> Rules {

@@ -30,18 +30,6 @@ pub enum WeightFileError {
     NoBandwidth,
 }
 
-impl WeightFileError {
-    /// The errno value.
-    #[must_use]
-    pub fn errno(self) -> i32 {
-        match self {
-            WeightFileError::Missing => 2,
-            WeightFileError::Invalid => 22,
-            WeightFileError::NoBandwidth => 19,
-        }
-    }
-}
-
 /// The weights in the machine-wide files.
 ///
 /// A text is one complete write. The kernel does not pass an empty write to these rules, so it has no effect.
