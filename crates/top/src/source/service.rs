@@ -25,6 +25,7 @@ pub fn follow(o: &ServiceOptions, to: &mut NewsSender) -> Result<String> {
     let control = o.control.as_deref();
     let (mut last, mut pressures) = (None, Pressures::default());
     let mut known_run: Option<Option<u64>> = None;
+    let mut is_broken = false;
     loop {
         let asked = ask(control, &Request::Status).and_then(|status| {
             let run = run_of(&status);
@@ -44,7 +45,13 @@ pub fn follow(o: &ServiceOptions, to: &mut NewsSender) -> Result<String> {
             })
         });
         match asked {
-            Ok(new) => last = new,
+            Ok(new) => (last, is_broken) = (new, false),
+            // The service may have ended during the exchange: the next one tells.
+            Err(ControlError::Speak { .. } | ControlError::Senseless { .. })
+                if known_run.is_some() && !is_broken =>
+            {
+                is_broken = true;
+            }
             // It has answered before, so this is the end of the view's source, not an error of the command.
             Err(e @ ControlError::NoService { .. }) if known_run.is_some() => {
                 return Ok(format!("the service has ended ({e})"));
@@ -95,6 +102,33 @@ mod tests {
     fn another_service_at_the_socket_begins_the_view_again() {
         shows_the_other_after(500);
         shows_the_other_after(1);
+    }
+
+    #[test]
+    fn a_service_may_end_before_it_has_answered() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let history = history(3, "first");
+        let mut asked = 0;
+        let answer = move |request| {
+            asked += usize::from(matches!(request, Request::Status));
+            match request {
+                Request::Status if asked == 1 => Response::status(json!({ "started_ns": 1 })),
+                Request::Snapshot { after, .. } => Response::snapshot(history.last(after).unwrap()),
+                _ => panic!("the service ends here"),
+            }
+        };
+        serve(&socket, answer).unwrap();
+        let follow = ViewSource::Service(ServiceOptions { control: Some(socket) });
+        let mut feed = follow.start().unwrap();
+        let stop = Stop::never().at(Some(sys::monotonic() + Duration::from_secs(300)));
+        let why = loop {
+            if let SourceEvent::Ended(why) = feed.next(&stop).expect("the view does not end") {
+                break why.unwrap();
+            }
+        };
+        assert!(why.starts_with("the service has ended"), "{why}");
+        feed.join();
     }
 
     /// The first service has so many snapshots, and the other one three.
