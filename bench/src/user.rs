@@ -155,9 +155,6 @@ pub fn most_saved(name: &str, mib: u64, faults: f64) -> Result<f64> {
     for hz in hz {
         pages += (left / hz).clamp(0.0, 1.0);
         left -= hz;
-        if left <= 0.0 {
-            break;
-        }
     }
     Ok(pages * PAGE_SIZE as f64)
 }

@@ -100,7 +100,7 @@ fn show(app: &mut App, feed: &mut source::Feed, options: &TopOptions, stop: &Sto
             // Nobody is left to read the screen.
             Wake::HungUp => return Ok(()),
         }
-        // It may have read several keys at once. Without a time it would not look.
+        // It may have read several keys at once. With a time of zero, crossterm does not look.
         while event::poll(Duration::from_millis(1))? {
             let Input::Key(key) = event::read()? else { continue };
             let effect = if key.kind == KeyEventKind::Release { None } else { app.key(key) };

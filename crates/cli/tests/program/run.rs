@@ -127,10 +127,15 @@ pub fn wait(child: &mut Child) -> ExitStatus {
 }
 
 /// Waits until a condition holds.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn until(what: &str, is_so: impl FnMut() -> bool) {
+    until_or(|| format!("{what} does not come"), is_so);
+}
+
+/// The same; `why` makes the message at the end of the time.
+pub fn until_or(why: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < TIMEOUT, "{what} does not come");
+        assert!(begin.elapsed() < TIMEOUT, "{}", why());
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -2,10 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,7 +13,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{Record, TIMEOUT, has_or_skip, needs_root, run_in, services, until, wait};
+use crate::run::{Record, has_or_skip, needs_root, run_in, services, until, until_or, wait};
 
 /// ssh requires the full path of its server.
 const SSHD: &str = "/usr/sbin/sshd";
@@ -65,15 +64,13 @@ impl Tmux {
 
     /// Waits until the screen has all these words.
     fn shows(&self, words: &[&str]) {
-        let begin = Instant::now();
-        loop {
-            let screen = self.screen();
-            if words.iter().all(|word| screen.contains(word)) {
-                return;
-            }
-            assert!(begin.elapsed() < TIMEOUT, "{words:?} do not come on the screen:\n{screen}");
-            thread::sleep(Duration::from_millis(10));
-        }
+        until_or(
+            || format!("{words:?} do not come on the screen:\n{}", self.screen()),
+            || {
+                let screen = self.screen();
+                words.iter().all(|word| screen.contains(word))
+            },
+        );
     }
 
     /// The terminal is as it was: its own screen, with a cursor and an echo.
@@ -175,20 +172,23 @@ fn the_end_of_the_terminal_ends_it() {
     until("the end of isotherm", || !Path::new(&process).exists());
 }
 
-/// A terminal that a program changes and reads at once, which that of tmux does with a delay.
+/// A terminal without tmux in between, so that a key and a new size can come at the same time.
 struct Pty {
     ours: File,
     seen: Vec<u8>,
 }
 
 impl Pty {
-    /// A terminal in which a program runs.
+    /// Runs a program in a new terminal.
     fn run(program: &mut Command) -> (Self, Child) {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
         let name = ptsname(&ours, Vec::new()).unwrap();
-        let theirs = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let mut options = File::options();
+        // Else it could become the terminal of the test itself.
+        options.read(true).write(true).custom_flags(libc::O_NOCTTY);
+        let theirs = options.open(name.to_str().unwrap()).unwrap();
         let mut pty = Pty { ours: ours.into(), seen: Vec::new() };
         pty.resize(80);
         program.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap());

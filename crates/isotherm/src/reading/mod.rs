@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use isotherm_core::Snapshot;
 use isotherm_record::{Event, Lost, ReadError, Reader};
-use isotherm_report::FilterError;
+use isotherm_report::{FilterError, counted};
 use isotherm_sim::whatif::WhatIfError;
 use tracing::info;
 
@@ -126,12 +126,11 @@ pub fn open(input: &Input) -> Result<Reader, ReadingError> {
 #[must_use]
 pub fn lost_text(lost: &Lost) -> String {
     format!(
-        "the record is damaged: {} snapshot{} missing, as {} bytes in {} place{} cannot be read",
+        "the record is damaged: {} snapshot{} missing, as {} bytes in {} cannot be read",
         lost.snapshots,
         if lost.snapshots == 1 { " is" } else { "s are" },
         lost.bytes,
-        lost.places,
-        if lost.places == 1 { "" } else { "s" },
+        counted(lost.places, "place"),
     )
 }
 

@@ -93,8 +93,7 @@ impl SchemeTable {
             );
             if r.inactive > 0 {
                 let checks = counted(r.inactive, "check");
-                out +=
-                    &format!("  inactive at {checks} of the watermarks, when it tried nothing\n");
+                out += &format!("  inactive at {checks} of its watermarks: it did nothing then\n");
             }
             for (why, c) in &r.passed {
                 out += &format!(
