@@ -68,6 +68,10 @@ fn open(cache: &mut PageCache, file: &File) -> CachedFile {
     cache.open_file(file).unwrap().files.remove(0)
 }
 
+fn cached(file: &File) -> u64 {
+    cachestat(file, AddrRange::new(0, 0)).unwrap().cached
+}
+
 /// Cached pages by their part of 64 pages.
 fn by_mincore(file: &File) -> BTreeMap<u64, u32> {
     let mut counts = BTreeMap::new();
@@ -107,7 +111,7 @@ fn the_same_pages_as_mincore_and_cachestat() {
     let found = open(&mut cache, &file);
     let parts = same_as_mincore(&mut cache, &file, &found);
     assert!(parts.iter().map(|p| u64::from(p.cached)).sum::<u64>() >= 20_000 / 37 + 1_900);
-    let cached = cachestat(&file, AddrRange::new(0, 0)).unwrap().cached;
+    let cached = cached(&file);
     assert!(found.pages.abs_diff(cached) <= 20, "{} and {cached} pages", found.pages);
     assert_eq!(found.size, 20_000 * PAGE_SIZE);
     // Each part with pages has a sample: read once, so referenced. The marks of the last few pages lag behind. A
@@ -129,11 +133,13 @@ fn pages_are_counted_again() {
     assert_eq!(found.each_ref().map(|f| f.pages), [0, 0]);
     (0..100).for_each(|p| read_page(&files[0], p));
     files[1].set_len(400 * PAGE_SIZE).unwrap();
+    // The kernel may evict a few at any time.
+    let before = cached(&files[0]);
     cache.recount(&mut found).unwrap();
-    assert_eq!(
-        found.each_ref().map(|f| (f.pages, f.size)),
-        [(100, 300 * PAGE_SIZE), (0, 400 * PAGE_SIZE)]
-    );
+    let after = cached(&files[0]);
+    let [one, two] = found.each_ref().map(|f| (f.pages, f.size));
+    assert_eq!((one.1, two), (300 * PAGE_SIZE, (0, 400 * PAGE_SIZE)));
+    assert!(after >= 90 && (after..=before).contains(&one.0), "{before}, {one:?}, {after}");
     std::fs::remove_file(folder.path().join("one")).unwrap();
     drop(files);
     cache.recount(&mut found).unwrap();
@@ -199,8 +205,11 @@ fn empty_sparse_truncated_and_deleted_files() {
     std::fs::remove_file(folder.path().join("deleted")).unwrap();
     let listing = cache.open_file(&deleted).unwrap();
     let found = &listing.files[0];
-    assert_eq!((found.links, found.pages, &*listing.name(found)), (0, 300, "deleted"));
-    assert_eq!(sums(&parts_of(&mut cache, found)).values().sum::<u32>(), 300);
+    assert_eq!((found.links, &*listing.name(found)), (0, "deleted"));
+    // The kernel may evict a few at any time.
+    let parts = same_as_mincore(&mut cache, &deleted, found);
+    assert!(parts.iter().map(|p| p.cached).sum::<u32>() >= 290);
+    assert!((290..=300).contains(&found.pages), "{}", found.pages);
     // A file that is gone has no parts, and none of another file.
     let gone = found.clone();
     drop(deleted);
@@ -257,11 +266,15 @@ fn all_files_are_all_of_the_page_cache() {
 
     let supers = cache.super_blocks().unwrap();
     assert!(supers.iter().any(|s| s.magic == BLOCK_DEVICES && s.name == "bdev"), "{supers:?}");
+    // The kernel may evict a few pages of the file as well.
+    let before = cached(&file);
     let listing = all(&mut cache);
+    let after = cached(&file);
     let ino = file.metadata().unwrap().ino();
     let named = |f: &&CachedFile| f.ino == ino && listing.name(f) == "with a blank";
     let found = listing.files.iter().find(named).unwrap();
-    assert_eq!(found.pages, 1_000);
+    let pages = found.pages;
+    assert!(after >= 900 && (after..=before).contains(&pages), "{before}, {pages}, {after}");
     let of = supers.iter().find(|s| s.has(found)).unwrap();
     let mounts = mountinfo("/".as_ref()).unwrap();
     assert!(mounts.iter().any(|m| m.device == of.device), "{of:?}");
