@@ -13,6 +13,8 @@ use crate::time::Nanos;
 /// Reclaim may change it, or other processes may touch it without a change of the target's clock.
 const READ_ROUNDS: u32 = 16;
 const READ_EVERY: Duration = Duration::from_secs(10);
+/// While all targets rest and nothing changes, a round is as long as this many others: it only reads their clocks.
+pub(super) const ROUNDS_AT_REST: u32 = 2;
 /// If a read finds a touch that the target's clock does not explain, the target is read in each round for
 /// this time.
 const DISTRUST_TIME: Duration = Duration::from_secs(60);

@@ -249,6 +249,11 @@ impl Spending {
         self.is_plentiful
     }
 
+    /// Whether the cost determines the length of a round, not an interval that the user chose.
+    pub fn is_automatic(&self) -> bool {
+        self.interval.is_zero()
+    }
+
     /// Pays for reading `samples` untouched samples of a large target.
     pub fn pay_for_sentinels(&mut self, cost: Cost, samples: usize) {
         let seconds = self.pay(cost);
