@@ -221,9 +221,10 @@ impl<O: Space + Look> Exposure<O> {
 
     /// The length of the next round, without jitter.
     fn next_round(&self, now: Nanos) -> Duration {
-        let is_calm = now.since(self.changed) >= QUIET_AFTER && self.spending.is_automatic();
-        let rest = is_calm && self.roster.targets.iter().all(|w| w.rest.lasts());
-        self.spending.round * if rest { ROUNDS_AT_REST } else { 1 }
+        let may_be_long = self.spending.is_automatic()
+            && now.since(self.changed) >= QUIET_AFTER
+            && self.roster.targets.iter().all(|w| w.rest.lasts());
+        self.spending.round * if may_be_long { ROUNDS_AT_REST } else { 1 }
     }
 
     /// Reads the mappings of all targets again.
@@ -336,7 +337,7 @@ impl<O: Space + Look> Exposure<O> {
             let (moment, activity) = self.moment_and_activity(w, now);
             if w.rest.goes_on(activity, &moment, self.spending.round) {
                 w.running.update(now, moment.ran);
-                reactivated.push(None);
+                reactivated.push(Vec::new());
                 continue;
             }
             let seemed_to_rest = w.rest.is_unbroken(activity);
@@ -347,7 +348,7 @@ impl<O: Space + Look> Exposure<O> {
                 may_wait && !seemed_to_rest && self.spending.part >= 1.0 && !w.is_large();
             let found = if may_probe { self.probe(w, &moment)? } else { Some(Vec::new()) };
             let Some(mut starts) = found else {
-                reactivated.push(Some(Vec::new()));
+                reactivated.push(Vec::new());
                 continue;
             };
             let Some(survey) = self.ops.survey() else { break };
@@ -363,16 +364,15 @@ impl<O: Space + Look> Exposure<O> {
                 // The blocks that were not read would seem to have left.
                 w.read_again(within.start);
                 w.rest.note_whole(None);
-                reactivated.push(Some(starts));
+                reactivated.push(starts);
                 continue;
             }
             let at = blocks.last().map_or(now, |b| b.read_at).max(now);
             let moment = Moment { at, ms: self.ms(at), ..moment };
             starts.extend(self.apply_read(w, &blocks, within, &moment, &mut resident)?);
             starts.sort_unstable();
+            reactivated.push(starts);
             let has_rested = w.rest.has_rested(activity, at) && !w.was_touched;
-            // All of it was cleared before the rest.
-            reactivated.push((!(seemed_to_rest && has_rested)).then_some(starts));
             if seemed_to_rest && w.was_touched {
                 w.rest.distrust(at);
             }
@@ -385,7 +385,7 @@ impl<O: Space + Look> Exposure<O> {
         self.blocks = blocks;
         let changed = targets.iter_mut().map(|w| std::mem::take(&mut w.has_changed));
         let changed = changed.fold(false, |any, changed| any | changed);
-        if changed || reactivated.iter().flatten().any(|starts| !starts.is_empty()) {
+        if changed || reactivated.iter().any(|starts| !starts.is_empty()) {
             self.changed = now;
         }
         if !rest_ended && self.may_wait(now) {
@@ -432,23 +432,25 @@ impl<O: Space + Look> Exposure<O> {
         Ok(starts)
     }
 
-    /// Clears the planned runs of all targets; `reactivated` has the starts of touched pieces for each target, and
-    /// `None` for a target at rest.
+    /// Clears the planned runs of all targets; `reactivated` has the starts of touched pieces for each target.
     fn clear_planned(
         &mut self,
         targets: &mut [ExposureTarget],
-        reactivated: Vec<Option<Vec<u64>>>,
+        reactivated: Vec<Vec<u64>>,
         now: Nanos,
     ) -> Result<(), OpsError> {
         let nr_targets = targets.len().max(1);
         // Each round a different target clears first. The allowance that it does not use goes to the next
         // target.
         self.turn = self.turn.wrapping_add(1);
-        let mut order: Vec<_> = targets.iter_mut().zip(reactivated).collect();
+        let mut order: Vec<(&mut ExposureTarget, Vec<u64>)> =
+            targets.iter_mut().zip(reactivated).collect();
         let first = self.turn % order.len().max(1);
         order.rotate_left(first);
         for (done, (w, reactivated)) in order.into_iter().enumerate() {
-            let Some(reactivated) = reactivated else { continue };
+            if w.rest.lasts() {
+                continue;
+            }
             let restraint = self.restrain.of(&mut self.ops, w, now);
             let allowance = self.spending.allowance(nr_targets - done, w, restraint);
             let terms = self.terms(w);
