@@ -65,16 +65,12 @@ fn a_target_at_rest_is_read_seldom_and_ages() {
 #[test]
 fn memory_that_was_shared_is_known_again_while_its_target_rests() {
     let shared = mib(32, 16);
-    let (ops, t, mut monitor, _) = that_pauses(5.0);
-    ops.machine().set_unknown(t, shared, Some(Unknown::Shared)).unwrap();
-    // Its pages are touched once, so that the monitor clears them and finds that they are hidden.
-    ops.machine().touch(t, shared, poisson(100.0)).unwrap();
-    run_until(&mut monitor, &ops, 6.0);
-    ops.machine().rest(t, shared).unwrap();
+    let (ops, t, mut monitor, _) =
+        that_pauses_with(12.0, |m, t| m.set_unknown(t, shared, Some(Unknown::Shared)).unwrap());
     let unknown = |s: &Snapshot| {
         s.targets[0].regions.iter().map(|r| r.unknown_bytes(Unknown::Shared)).sum::<u64>() / MIB
     };
-    let before = run_until(&mut monitor, &ops, 18.0).pop().unwrap();
+    let before = run_until(&mut monitor, &ops, 14.0).pop().unwrap();
     ops.machine().set_unknown(t, shared, None).unwrap();
     let after = run_until(&mut monitor, &ops, 39.0).pop().unwrap();
     let (before, after) = (unknown(&before), unknown(&after));
