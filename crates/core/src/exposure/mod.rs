@@ -335,12 +335,14 @@ impl<O: Space + Look> Exposure<O> {
         let mut resident = self.resident;
         for w in targets.iter_mut() {
             let (moment, activity) = self.moment_and_activity(w, now);
-            if w.rest.goes_on(activity, &moment, self.spending.round) {
+            let goes_on = w.rest.goes_on(activity, &moment, self.spending.round);
+            if goes_on || may_wait && w.rest.has_not_moved(activity) {
                 w.running.update(now, moment.ran);
                 reactivated.push(Vec::new());
                 continue;
             }
             let seemed_to_rest = w.rest.is_unbroken(activity);
+            w.rest.note_rested(false);
             rest_ended |= seemed_to_rest;
             let terms = self.terms(w);
             w.end_rest(&terms);
@@ -373,6 +375,7 @@ impl<O: Space + Look> Exposure<O> {
             starts.sort_unstable();
             reactivated.push(starts);
             let has_rested = w.rest.has_rested(activity, at) && !w.was_touched;
+            w.rest.note_rested(seemed_to_rest && has_rested);
             if seemed_to_rest && w.was_touched {
                 w.rest.distrust(at);
             }
@@ -448,7 +451,7 @@ impl<O: Space + Look> Exposure<O> {
         let first = self.turn % order.len().max(1);
         order.rotate_left(first);
         for (done, (w, reactivated)) in order.into_iter().enumerate() {
-            if w.rest.lasts() {
+            if w.rest.may_stay(now) {
                 continue;
             }
             let restraint = self.restrain.of(&mut self.ops, w, now);
@@ -466,7 +469,7 @@ impl<O: Space + Look> Exposure<O> {
             let runs =
                 plan(&w.pieces, &w.regions, &stretches, &reactivated, &allowance, prices, now);
             if !runs.is_empty() {
-                w.rest.note_whole(None);
+                w.rest.note_clear(now);
             }
             self.clear(w, &runs, now)?;
         }
@@ -587,9 +590,17 @@ impl<O: Space + Look> Exposure<O> {
         self.pay_for_others()?;
         let armed = std::mem::take(&mut self.armed);
         let mut blocks = std::mem::take(&mut self.blocks);
-        let mut all_spent = true;
+        let (mut all_spent, mut all_rest) = (true, true);
+        // The read before the snapshot completes the exposures.
+        let may_skip = !matches!(self.events.front(), Some((_, DueEvent::Publish)));
         for (id, ranges) in armed.iter().filter(|(_, ranges)| !ranges.is_empty()) {
             let Some(at) = self.roster.position(*id) else { continue };
+            // A target at rest has touched nothing.
+            let rest = &self.roster.targets[at].rest;
+            if may_skip && rest.has_not_moved(self.ops.activity(*id)) {
+                continue;
+            }
+            all_rest = false;
             let Some(survey) = self.ops.survey() else { break };
             let are_spent: Vec<bool> = self.roster.targets[at].are_spent(ranges).collect();
             let mut are_spent = are_spent.into_iter();
@@ -613,7 +624,8 @@ impl<O: Space + Look> Exposure<O> {
         (self.armed, self.blocks) = (armed, blocks);
         let reckoned = self.reckoned()?;
         self.spending.pay_for_early(reckoned);
-        if self.spending.may_ask() && self.roster.targets.iter().any(ExposureTarget::hides_much) {
+        let asks = || self.roster.targets.iter().any(ExposureTarget::hides_much);
+        if !all_rest && self.spending.may_ask() && asks() {
             // The list of asks is empty: a way to look that works in epochs has work to do soon after each
             // epoch begins.
             let cost = self.ops.look(&[], &mut Vec::new())?;
@@ -676,7 +688,7 @@ impl<O: Space + Look> Exposure<O> {
         w.hides_little = w.is_large() && !hides_much;
         // An early read asks about it too.
         w.has_changed |= hides_much && !has_rested;
-        if hides_much && self.spending.may_ask() {
+        if hides_much && !w.rest.rested() && self.spending.may_ask() {
             let asks: Vec<Ask> = w.ask_hidden(&mut self.rng, self.attrs.window);
             let mut seen: Vec<Seen> = Vec::new();
             let cost = self.ops.look(&asks, &mut seen)?;

@@ -15,6 +15,9 @@ const READ_ROUNDS: u32 = 16;
 const READ_EVERY: Duration = Duration::from_secs(10);
 /// While all targets rest and nothing changes, a round is as long as this many others: it only reads their clocks.
 pub(super) const ROUNDS_AT_REST: u32 = 2;
+/// The memory of a target at rest is cleared again at most once in this time. All that a clear can show is that memory
+/// is no longer hidden.
+const CLEAR_EVERY: Duration = Duration::from_secs(30);
 /// If a read finds a touch that the target's clock does not explain, the target is read in each round for
 /// this time.
 const DISTRUST_TIME: Duration = Duration::from_secs(60);
@@ -96,6 +99,10 @@ pub(super) struct Resting {
     rest: Option<Rest>,
     /// the activity at the previous read
     previous: Option<Activity>,
+    /// The target rested until the previous read, and the read found no touch.
+    rested: bool,
+    /// time of the last clear
+    cleared_at: Nanos,
     /// until this time, the target's clock does not prove rest
     distrusted_until: Nanos,
 }
@@ -122,6 +129,31 @@ impl Resting {
     pub fn has_rested(&mut self, activity: Option<Activity>, now: Nanos) -> bool {
         let before = std::mem::replace(&mut self.previous, activity);
         activity.is_some() && activity == before && now >= self.distrusted_until
+    }
+
+    /// Notes whether the target rested until this read, and the read found no touch.
+    pub fn note_rested(&mut self, rested: bool) {
+        self.rested = rested;
+    }
+
+    /// What was noted last.
+    pub fn rested(&self) -> bool {
+        self.rested
+    }
+
+    /// Whether its memory need not be cleared in this round.
+    pub fn may_stay(&self, now: Nanos) -> bool {
+        self.lasts() || self.rested && now.since(self.cleared_at) < CLEAR_EVERY
+    }
+
+    /// Notes a clear: the target cannot rest before the next read.
+    pub fn note_clear(&mut self, now: Nanos) {
+        (self.whole, self.cleared_at) = (None, now);
+    }
+
+    /// Whether the target rested until its last read and has done nothing since.
+    pub fn has_not_moved(&self, activity: Option<Activity>) -> bool {
+        self.rested && activity.is_some() && activity == self.previous
     }
 
     fn lasting(&self) -> Option<&Rest> {
@@ -172,12 +204,14 @@ impl Resting {
 
     /// Notes a touch while the target's clock did not advance: another process shares the address space.
     pub fn distrust(&mut self, now: Nanos) {
+        self.rested = false;
         self.distrusted_until = now + DISTRUST_TIME;
     }
 
     /// Requires a read in the next round, because the target has changed.
     pub fn disturb(&mut self) {
         self.whole = None;
+        self.rested = false;
         if let Some(rest) = &mut self.rest {
             rest.over = true;
         }
@@ -186,5 +220,6 @@ impl Resting {
     /// Drops the state of the last read.
     pub fn forget(&mut self) {
         self.rest = None;
+        self.rested = false;
     }
 }
