@@ -36,6 +36,8 @@ struct File {
     kernels_by_name: Vec<String>,
     #[serde(default)]
     oldest_too: bool,
+    #[serde(default)]
+    not_in_test: bool,
 }
 
 fn two_minutes() -> u64 {
@@ -72,6 +74,8 @@ pub struct Scenario {
     pub kernels_by_name: Vec<String>,
     /// `make test` boots the oldest of the kernels as well as the newest, because isotherm differs there
     pub oldest_too: bool,
+    /// `make test` leaves it out, because it takes long; `make guests` runs it
+    pub not_in_test: bool,
 }
 
 impl Scenario {
@@ -110,6 +114,7 @@ impl Scenario {
             by_name: file.by_name,
             kernels_by_name: file.kernels_by_name,
             oldest_too: file.oldest_too,
+            not_in_test: file.not_in_test,
         })
     }
 

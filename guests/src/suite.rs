@@ -28,7 +28,8 @@ pub struct RunOptions {
     pub kernels: Vec<String>,
     /// names of scenarios
     pub scenarios: Vec<String>,
-    /// of the kernels of each scenario only the newest, and the oldest of those that differ on it
+    /// without the scenarios that take long; of the kernels of each other one only the newest, and the oldest of those
+    /// that differ on it
     pub few: bool,
     /// the folder in which to keep the output of the guests
     pub keep: Option<PathBuf>,
@@ -52,8 +53,10 @@ impl RunOptions {
     fn has(&self, scenario: &Scenario, series: &str) -> bool {
         let named = |names: &[String], name: &str| names.iter().any(|n| n == name);
         let kernel_by_name = scenario.kernels_by_name.iter().any(|k| k == series);
+        let too_long = self.few && scenario.not_in_test;
         let by_default = self.scenarios.is_empty()
             && !scenario.by_name
+            && !too_long
             && (!kernel_by_name || !self.kernels.is_empty());
         (by_default || named(&self.scenarios, &scenario.name))
             && (self.kernels.is_empty() || named(&self.kernels, series))
@@ -214,8 +217,10 @@ mod tests {
         assert_eq!(of("nodes").collect::<Vec<_>>(), ["7.2"]);
         assert_eq!(of("record").collect::<Vec<_>>(), ["6.1", "7.2"]);
         assert_eq!(of("five-levels").count(), 1);
+        assert_eq!(of("container").count(), 0, "it takes long");
         let all = super::pairs(&RunOptions::default(), &scenarios);
         assert!(!all.is_empty() && all.iter().all(|(s, _)| !s.by_name));
+        assert!(all.iter().any(|(s, _)| s.not_in_test));
         let asked =
             RunOptions { scenarios: vec!["side-by-side".to_owned()], ..RunOptions::default() };
         assert_eq!(super::pairs(&asked, &scenarios).len(), 2);
