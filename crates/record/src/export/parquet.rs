@@ -1,5 +1,6 @@
 //! A record as Parquet: tables for warehouses and DuckDB, partitioned by host and day.
 
+use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -44,8 +45,8 @@ impl From<ParquetError> for ExportError {
 /// are complete.
 ///
 /// # Errors
-/// If the record cannot be read (a missing end is not an error), or a file cannot be written or exists. Then no file of
-/// this export is left.
+/// If the record cannot be read (a missing end is not an error), or a file cannot be written or exists. Then no file or
+/// folder of this export is left.
 pub fn export_parquet(
     reader: Reader,
     thresholds: &Thresholds,
@@ -137,14 +138,15 @@ impl Files {
         self.attributions.place()
     }
 
-    /// Removes all files that have their names. The others are removed when dropped.
-    fn remove(&mut self) {
-        let placed =
-            [&mut self.regions.placed, &mut self.snapshots.placed, &mut self.attributions.placed];
-        for path in placed.into_iter().flat_map(std::mem::take) {
-            // The reason of the failure matters more.
-            let _ = fs::remove_file(path);
-        }
+    /// Removes all files and folders that it has created.
+    fn remove(self) {
+        let mut folders = self.regions.remove();
+        folders.extend(self.snapshots.remove());
+        folders.extend(self.attributions.remove());
+        // The first table has created the folder of all tables too.
+        folders.sort_by_key(|folder| Reverse(folder.components().count()));
+        // The reason of the failure matters more. A folder with files of others stays.
+        folders.iter().for_each(|folder| drop(fs::remove_dir(folder)));
     }
 }
 
@@ -174,6 +176,8 @@ struct Table<C> {
     pending: Vec<(TempPath, PathBuf)>,
     /// the files that have their names
     placed: Vec<PathBuf>,
+    /// the folders that were created for them
+    folders: Vec<PathBuf>,
     writer: Option<ArrowWriter<BufWriter<File>>>,
 }
 
@@ -189,8 +193,8 @@ impl<C: Columns> Table<C> {
         }
         let batch = self.columns.take()?;
         if self.writer.is_none() {
-            let (file, temporary) =
-                temporary(&self.path).map_err(|e| cannot::<C>(&self.path, &e))?;
+            let (file, temporary) = temporary(&self.path, &mut self.folders)
+                .map_err(|e| cannot::<C>(&self.path, &e))?;
             self.pending.push((temporary, self.path.clone()));
             let out = BufWriter::new(file);
             self.writer =
@@ -216,6 +220,13 @@ impl<C: Columns> Table<C> {
         }
         Ok(())
     }
+
+    /// Removes its files, and returns the folders that were created for them.
+    fn remove(self) -> Vec<PathBuf> {
+        let Table { placed, folders, .. } = self;
+        placed.iter().for_each(|path| drop(fs::remove_file(path)));
+        folders
+    }
 }
 
 fn cannot<C: Columns>(path: &Path, e: &io::Error) -> ExportError {
@@ -228,9 +239,12 @@ fn cannot<C: Columns>(path: &Path, e: &io::Error) -> ExportError {
     ExportError::Write(format!("the table {} at {}: {e}{remedy}", C::NAME, path.display()))
 }
 
-/// Creates a file in the folder of `path`. Readers of folders ignore names that begin with a dot.
-fn temporary(path: &Path) -> io::Result<(File, TempPath)> {
+/// Creates a file in the folder of `path`, and adds the folders that it creates to `folders`. Readers of folders ignore
+/// names that begin with a dot.
+fn temporary(path: &Path, folders: &mut Vec<PathBuf>) -> io::Result<(File, TempPath)> {
     let dir = path.parent().unwrap_or(Path::new("."));
+    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+    folders.extend(dir.ancestors().take_while(is_missing).map(Path::to_owned));
     fs::create_dir_all(dir)?;
     let mut options = tempfile::Builder::new();
     options.prefix(".").suffix(".tmp");
