@@ -336,7 +336,7 @@ impl<O: Space + Look> Exposure<O> {
         for w in targets.iter_mut() {
             let (moment, activity) = self.moment_and_activity(w, now);
             let goes_on = w.rest.goes_on(activity, &moment, self.spending.round);
-            if goes_on || may_wait && w.rest.has_not_moved(activity) {
+            if goes_on || may_wait && w.rest.still_lasts(activity) {
                 w.running.update(now, moment.ran);
                 reactivated.push(Vec::new());
                 continue;
@@ -451,7 +451,7 @@ impl<O: Space + Look> Exposure<O> {
         let first = self.turn % order.len().max(1);
         order.rotate_left(first);
         for (done, (w, reactivated)) in order.into_iter().enumerate() {
-            if w.rest.may_stay(now) {
+            if w.rest.may_skip_clear(now) {
                 continue;
             }
             let restraint = self.restrain.of(&mut self.ops, w, now);
@@ -590,17 +590,16 @@ impl<O: Space + Look> Exposure<O> {
         self.pay_for_others()?;
         let armed = std::mem::take(&mut self.armed);
         let mut blocks = std::mem::take(&mut self.blocks);
-        let (mut all_spent, mut all_rest) = (true, true);
+        let mut all_spent = true;
         // The read before the snapshot completes the exposures.
         let may_skip = !matches!(self.events.front(), Some((_, DueEvent::Publish)));
         for (id, ranges) in armed.iter().filter(|(_, ranges)| !ranges.is_empty()) {
             let Some(at) = self.roster.position(*id) else { continue };
             // A target at rest has touched nothing.
             let rest = &self.roster.targets[at].rest;
-            if may_skip && rest.has_not_moved(self.ops.activity(*id)) {
+            if may_skip && rest.still_lasts(self.ops.activity(*id)) {
                 continue;
             }
-            all_rest = false;
             let Some(survey) = self.ops.survey() else { break };
             let are_spent: Vec<bool> = self.roster.targets[at].are_spent(ranges).collect();
             let mut are_spent = are_spent.into_iter();
@@ -624,8 +623,8 @@ impl<O: Space + Look> Exposure<O> {
         (self.armed, self.blocks) = (armed, blocks);
         let reckoned = self.reckoned()?;
         self.spending.pay_for_early(reckoned);
-        let asks = || self.roster.targets.iter().any(ExposureTarget::hides_much);
-        if !all_rest && self.spending.may_ask() && asks() {
+        let asks = |w: &ExposureTarget| w.hides_much() && !w.rest.rested();
+        if self.spending.may_ask() && self.roster.targets.iter().any(asks) {
             // The list of asks is empty: a way to look that works in epochs has work to do soon after each
             // epoch begins.
             let cost = self.ops.look(&[], &mut Vec::new())?;

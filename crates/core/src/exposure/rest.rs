@@ -136,13 +136,13 @@ impl Resting {
         self.rested = rested;
     }
 
-    /// What was noted last.
+    /// Whether the target rested until its last read.
     pub fn rested(&self) -> bool {
         self.rested
     }
 
     /// Whether its memory need not be cleared in this round.
-    pub fn may_stay(&self, now: Nanos) -> bool {
+    pub fn may_skip_clear(&self, now: Nanos) -> bool {
         self.lasts() || self.rested && now.since(self.cleared_at) < CLEAR_EVERY
     }
 
@@ -152,7 +152,7 @@ impl Resting {
     }
 
     /// Whether the target rested until its last read and has done nothing since.
-    pub fn has_not_moved(&self, activity: Option<Activity>) -> bool {
+    pub fn still_lasts(&self, activity: Option<Activity>) -> bool {
         self.rested && activity.is_some() && activity == self.previous
     }
 
@@ -204,7 +204,6 @@ impl Resting {
 
     /// Notes a touch while the target's clock did not advance: another process shares the address space.
     pub fn distrust(&mut self, now: Nanos) {
-        self.rested = false;
         self.distrusted_until = now + DISTRUST_TIME;
     }
 
