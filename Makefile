@@ -30,7 +30,7 @@ CARGO_DENY_SHA256 := ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d984
 MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: program demo demo-fleet fleet-spark needs-root test test-build test-host test-guests test-agents soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release reproducible deb wheel test-python check msrv book install-deps clean
+.PHONY: program demo demo-fleet fleet-spark needs-root test test-build test-host test-simulated test-guests test-agents soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release reproducible deb wheel test-python check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png.
@@ -54,7 +54,7 @@ needs-root:
 # the short form of `make harden`.
 test: PROFILE = checked
 test: test-build guest-tool
-	$(MAKE) --no-print-directory -j 3 PROFILE=$(PROFILE) test-host test-guests test-agents
+	$(MAKE) --no-print-directory -j 4 PROFILE=$(PROFILE) test-host test-simulated test-guests test-agents
 	$(harden_built) --program $(program) --short
 
 # The tests and the programs that they run, with the same features of all dependencies, so that nothing is built twice.
@@ -67,14 +67,17 @@ test-build: install-deps
 test-agents:
 	$(harden_built) agents --program $(program) --short --trials 2
 
+test-host test-simulated test-guests: export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER = $(abspath crates/cli/tests/runner)
 test-host test-guests: export ISOTHERM_GUESTS_BINARY = $(abspath $(program))
 test-host:
-	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$(abspath crates/cli/tests/runner) $(tests) --no-fail-fast -- --skip $(all_guests)
+	TESTS=real $(tests) --no-fail-fast
 
-# The static program on other kernels. Guests have clocks of their own, so they use the CPU time that is left.
+# Simulated time and the clocks of guests do not depend on the machine, so these tests use the CPU time that is left:
+# simulated memory, and the static program on other kernels.
+test-simulated:
+	TESTS=simulated chrt --idle 0 env $(tests) --tests --no-fail-fast
 test-guests:
-	chrt --idle 0 env $(tests) --test scenarios -- --nocapture $(all_guests)
-all_guests := every_scenario_holds_on_its_kernels
+	TESTS=guests chrt --idle 0 env $(tests) --test scenarios -- --nocapture
 
 # A service and a recorder follow processes that come and go, for SOAK_SECONDS; `make test` does so for half a
 # minute. Only the long run really pages out.
