@@ -67,7 +67,7 @@ fn a_run_is_made_once_and_puts_the_machine_back() {
     let dir = tempfile::tempdir().unwrap();
     let before = machine();
     // Cold memory is paged out after 5 s.
-    let times = ["--seconds", "12", "--lead-in", "4"];
+    let times = ["--seconds", "12", "--lead-in", "4", "--slices", "12"];
     let done = evaluate(dir.path(), &times);
     assert!(done.status.success(), "{}", text(&done.stderr));
     assert_eq!(machine(), before);
