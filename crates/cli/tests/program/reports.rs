@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, CacheAccess, CacheAccessKind, CacheTrace, Mapping, MappingKind, Nanos,
-    RegionView, Snapshot, TargetId, TargetView,
+    AddrRange, Attrs, CacheAccess, CacheAccessKind, CacheTrace, DirtyBytes, Mapping, MappingKind,
+    Nanos, RegionView, Snapshot, TargetId, TargetView,
 };
 use isotherm_record::{FileEndReason, Limits, RecordingHeader, TargetInfo, Writer};
 use serde_json::Value;
@@ -224,6 +224,7 @@ fn write_sequential_read(path: &Path) {
             mappings: Arc::new(vec![mapping]),
             regions: vec![cached],
             left_out: size / 2,
+            dirty: Some(DirtyBytes::default()),
             ages: None,
             ..of.clone()
         }

@@ -193,8 +193,8 @@ pub struct NeedBuilder {
     accesses: usize,
     /// sizes of page caches to try
     sizes: Vec<u64>,
-    /// resident memory of the last snapshot
-    resident: u64,
+    /// resident memory of the files in the last snapshot
+    cached: u64,
 }
 
 impl NeedBuilder {
@@ -213,7 +213,7 @@ impl NeedBuilder {
             traces: Vec::new(),
             accesses: 0,
             sizes: Vec::new(),
-            resident: 0,
+            cached: 0,
         }
     }
 
@@ -259,11 +259,10 @@ impl NeedBuilder {
         let resident = |view: &TargetView| -> u64 {
             view.regions.iter().map(RegionView::resident_bytes).sum()
         };
-        self.resident = 0;
+        self.cached = 0;
         for view in self.options.filter.views(s) {
             self.last.push(view.id);
             let bytes = resident(view);
-            self.resident += bytes;
             let presence = self.presences.entry(view.id);
             presence.or_insert_with(|| Presence::new(s.start)).see(view, bytes, s.end);
             let curve = self.curves.entry(view.id).or_default();
@@ -272,6 +271,7 @@ impl NeedBuilder {
             }
             if view.is_file() {
                 self.files.insert(view.id);
+                self.cached += bytes;
             }
         }
     }
@@ -284,15 +284,15 @@ impl NeedBuilder {
         let time = self.gate.found()?;
         let all = self.curves.len();
         self.curves.retain(|id, _| self.last.contains(id));
+        let ended = all - self.curves.len();
         let cache = self.cache();
         if cache.is_some() {
             // Listed accesses are more exact for files than the ages of their windows.
-            for (_, curve) in self.curves.iter_mut().filter(|(id, _)| self.files.contains(id)) {
-                *curve = AgeCurve::default();
-            }
+            self.curves.retain(|id, _| !self.files.contains(id));
+            self.presences.retain(|id, _| !self.files.contains(id));
         }
         let mut needs = Vec::new();
-        if cache.is_none() || !self.curves.values().all(AgeCurve::is_empty) {
+        if cache.is_none() || !self.presences.is_empty() {
             needs.push(self.row((None, "all together".to_owned()), |_| true));
         }
         if needs.is_empty() {
@@ -314,7 +314,7 @@ impl NeedBuilder {
             to_ms: ms(time.end),
             objective_percent_per_minute: self.objective.percent_per_minute,
             fault_us: self.objective.fault.as_secs_f64() * 1e6,
-            ended_targets: (all - self.curves.len()) as u64,
+            ended_targets: ended as u64,
             needs,
             cache,
         })
@@ -332,7 +332,7 @@ impl NeedBuilder {
         (!self.traces.is_empty()).then(|| {
             let curve = CacheCurve::new(traces, wanted);
             let name = |id| self.options.label(id);
-            CacheNeed::new(curve, files, self.resident, &self.sizes, name)
+            CacheNeed::new(curve, files, self.cached, &self.sizes, name)
         })
     }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use isotherm_core::{CacheAccess, CacheAccessKind, Nanos, PAGE_SIZE, PageAges};
+use isotherm_core::{CacheAccess, CacheAccessKind, DirtyBytes, Nanos, PAGE_SIZE, PageAges};
 
 use super::*;
 use crate::render::{need_picture, need_text};
@@ -347,30 +347,41 @@ fn mixed(i: u64) -> u64 {
     x ^ (x >> 29)
 }
 
-/// A record of 20 s of reads of a file, each page of which is as likely: 4000 reads a second.
+/// A second of 4000 reads of a file, each page of which is as likely.
+fn reads(file: u32, second: u64, pages: u64) -> Arc<CacheTrace> {
+    let accesses = (0..4000_u64).map(|i| CacheAccess {
+        target: TargetId(file),
+        page: mixed(second * 4000 + i) % pages,
+        kind: CacheAccessKind::Read,
+        rarity: 0,
+    });
+    let since = Nanos(BEGIN + second * 1_000_000_000);
+    Arc::new(CacheTrace {
+        since,
+        until: Nanos(since.0 + 1_000_000_000),
+        sampling: 0,
+        pages: vec![(TargetId(file), 4000)],
+        missing: 0,
+        accesses: accesses.collect(),
+    })
+}
+
+/// A record of 20 s of reads of a file.
 fn of_file(pages: u64, asked: &[u64]) -> Need {
     let mut builder = NeedBuilder::new(Options::default(), Objective::default());
     builder.try_sizes(asked);
     for second in 0..20 {
-        let accesses = (0..4000_u64).map(|i| CacheAccess {
-            target: TargetId(0),
-            page: mixed(second * 4000 + i) % pages,
-            kind: CacheAccessKind::Read,
-            rarity: 0,
-        });
-        let since = Nanos(BEGIN + second * 1_000_000_000);
-        builder.trace(&Arc::new(CacheTrace {
-            since,
-            until: Nanos(since.0 + 1_000_000_000),
-            sampling: 0,
-            pages: vec![(TargetId(0), 4000)],
-            missing: 0,
-            accesses: accesses.collect(),
-        }));
-        let file = target(0, vec![mapping(0, 64 << 20, "")], vec![region(0, 8 << 20, 1.0)]);
-        builder.push(&snapshot(second, 1.0, vec![file]));
+        builder.trace(&reads(0, second, pages));
+        builder.push(&snapshot(second, 1.0, vec![file(0, 64 << 20, 8 << 20)]));
     }
     builder.finish().unwrap()
+}
+
+/// A file, and its bytes in the page cache.
+fn file(id: u32, size: u64, cached: u64) -> TargetView {
+    let mut view = target(id, vec![mapping(0, size, "")], vec![region(0, cached, 1.0)]);
+    view.dirty = Some(DirtyBytes::default());
+    view
 }
 
 #[test]
@@ -389,6 +400,24 @@ fn files_need_a_page_cache_for_what_is_read() {
     let text = need_text(&n);
     assert!(text.contains("now it has 8.0 MiB") && text.contains("it needs 16.0 MiB"), "{text}");
     assert!(need_picture(&n).unwrap().svg().unwrap().contains("now 8.0 MiB"));
+}
+
+/// A process of 64 MiB whose ages are known, and a file of which 8 MiB are cached.
+#[test]
+fn memory_of_processes_and_the_page_cache_are_apart() {
+    let mut builder = NeedBuilder::new(Options::default(), Objective::default());
+    for second in 0..20 {
+        builder.trace(&reads(1, second, 4096));
+        let since = Nanos(BEGIN + second * 1_000_000_000);
+        let mut process = target(0, vec![mapping(0, 64 << 20, "")], vec![region(0, 64 << 20, 1.0)]);
+        let mut ages = PageAges { since, begun: Nanos(BEGIN), sampling: 1, ..PageAges::default() };
+        ages.idle.add(100, PAGES);
+        process.ages = Some(Arc::new(ages));
+        builder.push(&snapshot(second, 1.0, vec![process, file(1, 64 << 20, 8 << 20)]));
+    }
+    let n = builder.finish().unwrap();
+    assert_eq!(n.cache.unwrap().now.unwrap().cache_bytes, 8 << 20);
+    assert_eq!(n.needs.iter().map(|row| row.most_bytes).collect::<Vec<_>>(), [64 << 20]);
 }
 
 /// A file of 4 MiB is read at random for 20 s, but between the 8th and the 12th second a file of 32 MiB is read in
@@ -417,8 +446,7 @@ fn of_sequential_read(part: u64) -> Need {
             missing: 0,
             accesses,
         }));
-        let of =
-            |id, size| target(id, vec![mapping(0, size, "")], vec![region(0, size / part, 1.0)]);
+        let of = |id, size| file(id, size, size / part);
         builder.push(&snapshot(second, 1.0, vec![of(0, 4 << 20), of(1, 32 << 20)]));
     }
     builder.finish().unwrap()
