@@ -183,13 +183,6 @@ impl AgeCurve {
         self.rows.last().map(|r| r.end)
     }
 
-    /// Memory that is not idle for `age` s or more, with what is unknown, in bytes: in each row that knows this
-    /// age.
-    pub fn kept(&self, age: f64) -> impl Iterator<Item = (f64, u64)> + '_ {
-        let known = move |r: &&AgeRow| r.knows(age);
-        self.rows.iter().filter(known).map(move |r| (r.seconds(), r.kept(age)))
-    }
-
     /// For how long ages were counted, in s.
     #[must_use]
     pub fn seconds(&self) -> f64 {

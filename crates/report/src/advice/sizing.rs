@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use isotherm_core::{AgeCurve, HeatBytes, RegionView, Thresholds, together};
+use isotherm_core::{AgeCurve, HeatBytes, RegionView, Thresholds, kept_together, together};
 
 use super::history::ReturnedBytes;
 use super::idle::{Ladder, RegionBlockState};
@@ -173,14 +173,9 @@ pub(super) fn by_ages(sizing: Sizing, curves: &[&AgeCurve], mut rest: Distributi
         return sizing;
     }
     let longest = curves.iter().map(|c| c.longest()).fold(f64::INFINITY, f64::min);
-    let mut percentile = |percent: f64| -> u64 {
-        let of = |c: &&AgeCurve| {
-            let mut needed = Distribution::new(SIZES);
-            c.kept(window).for_each(|(seconds, bytes)| needed.push(bytes, seconds));
-            needed.percentile(percent)
-        };
-        curves.iter().map(of).sum::<u64>() + rest.percentile(percent)
-    };
+    let mut needed = Distribution::new(SIZES);
+    let spans = kept_together(curves.iter().copied(), window).into_iter();
+    spans.for_each(|(seconds, bytes)| needed.push(bytes, seconds));
     let row = |age: f64| {
         let beyond = together(curves.iter().copied(), age);
         IdleRow {
@@ -192,7 +187,8 @@ pub(super) fn by_ages(sizing: Sizing, curves: &[&AgeCurve], mut rest: Distributi
     let ages = sizing.idle.iter().map(|r| r.idle_ms / 1e3).filter(|age| *age <= longest);
     let limit =
         |old: Option<u64>, needed| old.map(|_| with_headroom(needed, sizing.headroom_percent));
-    let [p50, p95, max] = [50.0, 95.0, 100.0].map(&mut percentile);
+    let [p50, p95, max] =
+        [50.0, 95.0, 100.0].map(|percent| needed.percentile(percent) + rest.percentile(percent));
     Sizing {
         by_page_ages: true,
         without_ages_bytes: rest.percentile(100.0),

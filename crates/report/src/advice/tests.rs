@@ -275,6 +275,29 @@ fn a_target_without_ages_does_not_hide_those_of_the_others() {
     }
 }
 
+/// Two targets of 64 MiB need all of it in turns, and 8 MiB otherwise.
+#[test]
+fn limits_of_several_targets_are_of_the_same_time() {
+    let seconds = |s: u64| Nanos(1_000_000_000_000 + s * 1_000_000_000);
+    let ten_seconds = |seq: u64| {
+        let of = |id: u32| {
+            let mut view =
+                target(id, vec![mapping(BASE, BASE + 64 * MIB, "")], vec![touched(0, 64, 50.0)]);
+            let (since, begun) = (seconds(seq * 10), seconds(0));
+            let mut ages = PageAges { since, begun, sampling: 1, ..PageAges::default() };
+            let idle = if seq / 10 % 2 == u64::from(id) { 0 } else { 56 };
+            ages.idle.add(0, ((64 - idle) * MIB / 4096) as u32);
+            ages.idle.add((seq + 1) * 10_000, (idle * MIB / 4096) as u32);
+            view.ages = Some(Arc::new(ages));
+            view
+        };
+        snapshot(seq, 10.0, vec![of(0), of(1)])
+    };
+    let a = advise(&(0..40).map(ten_seconds).collect::<Vec<_>>(), wishes(30, 20));
+    let [all, first, second] = &a.sizing[..] else { panic!("{:?}", a.sizing) };
+    assert_eq!([all, first, second].map(|s| s.needed_max_bytes / MIB), [72, 64, 64]);
+}
+
 #[test]
 fn a_window_longer_than_half_of_the_record_is_that_half() {
     let a = advise(&steady()[..40], AdviceThresholds::default());
