@@ -9,9 +9,13 @@ use crate::filter::{FilterError, Gate, Options};
 use crate::names::{NO_MAPPING, NameIndex};
 use crate::pieces::each_piece;
 
-/// Maximum number of spans per target, and of targets: limits, because records come from outside.
-const MAX_SPANS: usize = 1024;
-const MAX_TARGETS: usize = 256;
+/// Maximum number of targets with spans. A limit, because records come from outside.
+const MAX_TARGETS: usize = 1 << 14;
+
+/// Maximum number of spans per target, if there are so many targets: 1024 to 16.
+fn max_spans(targets: usize) -> usize {
+    (1 << 18) / targets.clamp(1 << 8, MAX_TARGETS)
+}
 
 /// Collects the time and the memory that a heat map shows.
 #[derive(Debug)]
@@ -21,6 +25,16 @@ pub struct Extent {
     pub(super) names: NameIndex,
     pub(super) targets: BTreeMap<TargetId, Spans>,
     pub(super) tally: BasisTally,
+    pub(super) beyond: Beyond,
+}
+
+/// The memory of targets beyond the maximum number, in bytes times seconds.
+#[derive(Debug, Default)]
+pub(super) struct Beyond {
+    /// the most of them in a snapshot
+    pub targets: usize,
+    pub resident: f64,
+    pub hot: f64,
 }
 
 impl Extent {
@@ -33,6 +47,7 @@ impl Extent {
             names: NameIndex::new(),
             targets: BTreeMap::new(),
             tally: BasisTally::default(),
+            beyond: Beyond::default(),
         }
     }
 
@@ -41,23 +56,33 @@ impl Extent {
         let Some(part) = self.gate.admit(s) else { return };
         let seconds = (part.end - part.start).as_secs_f64();
         self.tally.begin(seconds);
+        let mut beyond = 0;
+        let max_spans = max_spans(self.targets.len());
         for view in self.options.filter.views(s) {
-            if self.targets.len() >= MAX_TARGETS && !self.targets.contains_key(&view.id) {
-                continue;
-            }
+            let has_room = self.targets.len() < MAX_TARGETS || self.targets.contains_key(&view.id);
             let ids = self.names.of(view);
-            let spans = self.targets.entry(view.id).or_default();
+            let mut spans = has_room.then(|| self.targets.entry(view.id).or_default());
+            beyond += usize::from(spans.is_none());
             each_piece(view, self.options.filter.clip(), |piece, mapping| {
-                let (resident, unknown, hot) = weights(piece, &self.options.thresholds);
-                self.tally.add(resident * seconds, unknown * seconds);
-                if resident > 0.0 {
-                    let name = mapping.and_then(|i| ids.get(i)).unwrap_or(&NO_MAPPING);
-                    let span = spans.at(piece.range);
-                    span.hot += hot * seconds;
-                    *span.names.entry(*name).or_default() += resident * seconds;
+                let [resident, unknown, hot] =
+                    weights(piece, &self.options.thresholds).map(|bytes| bytes * seconds);
+                self.tally.add(resident, unknown);
+                match &mut spans {
+                    Some(spans) if resident > 0.0 => {
+                        let name = mapping.and_then(|i| ids.get(i)).unwrap_or(&NO_MAPPING);
+                        let span = spans.at(piece.range, max_spans);
+                        span.hot += hot;
+                        *span.names.entry(*name).or_default() += resident;
+                    }
+                    Some(_) => {}
+                    None => {
+                        self.beyond.resident += resident;
+                        self.beyond.hot += hot;
+                    }
                 }
             });
         }
+        self.beyond.targets = self.beyond.targets.max(beyond);
     }
 
     pub(super) fn no_memory(&self) -> FilterError {
@@ -66,12 +91,12 @@ impl Extent {
 }
 
 /// Resident, unknown and hot bytes, without rounding to pages, because this runs for every region of a record.
-fn weights(r: &RegionView, t: &Thresholds) -> (f64, f64, f64) {
+fn weights(r: &RegionView, t: &Thresholds) -> [f64; 3] {
     let bytes = |bp: f64| r.range.len() as f64 * bp / 1e4;
     let resident = f64::from(r.resident_bp.min(10_000));
     let unknown = (r.unknown_bp.total() as f64).min(resident);
     let hot = if r.heat(t) == Heat::Hot { bytes(resident - unknown) } else { 0.0 };
-    (bytes(resident), bytes(unknown), hot)
+    [bytes(resident), bytes(unknown), hot]
 }
 
 /// Addresses that were resident at some time, in ascending order; no two spans are adjacent.
@@ -103,9 +128,10 @@ impl Span {
 }
 
 impl Spans {
-    /// The span that contains `range`, after merging the spans that `range` overlaps or adjoins.
-    fn at(&mut self, range: AddrRange) -> &mut Span {
-        if self.0.len() >= MAX_SPANS {
+    /// The span that contains `range`, after merging the spans that `range` overlaps or adjoins. There are at most `max`
+    /// spans.
+    fn at(&mut self, range: AddrRange, max: usize) -> &mut Span {
+        while self.0.len() >= max {
             self.close_gaps();
         }
         let from = self.0.partition_point(|s| s.range.end < range.start);
@@ -152,7 +178,7 @@ mod tests {
         let mut spans = Spans::default();
         for (start, end) in [(0x5000, 0x6000), (0x1000, 0x2000), (0x3000, 0x4000), (0x2000, 0x3000)]
         {
-            spans.at(AddrRange::new(start, end)).hot += 1.0;
+            spans.at(AddrRange::new(start, end), 16).hot += 1.0;
         }
         let all: Vec<_> = spans.0.iter().map(|s| (s.range.start, s.range.end, s.hot)).collect();
         assert_eq!(all, [(0x1000, 0x4000, 3.0), (0x5000, 0x6000, 1.0)]);
@@ -160,12 +186,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn spans_are_sorted_apart_and_few(ranges in prop::collection::vec((0u64..1 << 30, 1u64..1 << 16), 1..3000)) {
+        fn spans_are_sorted_apart_and_few(ranges in prop::collection::vec((0u64..1 << 30, 1u64..1 << 16), 1..3000), max in 16usize..=1024) {
             let mut spans = Spans::default();
             for &(start, len) in &ranges {
-                spans.at(AddrRange::new(start, start + len)).hot += 1.0;
+                spans.at(AddrRange::new(start, start + len), max).hot += 1.0;
             }
-            prop_assert!(spans.0.len() <= MAX_SPANS);
+            prop_assert!(spans.0.len() <= max);
             prop_assert!(spans.0.windows(2).all(|w| w[0].range.end < w[1].range.start));
             prop_assert_eq!(spans.0.iter().map(|s| s.hot).sum::<f64>(), ranges.len() as f64);
             for &(start, len) in &ranges {

@@ -34,13 +34,13 @@ pub(super) fn choose(extent: &Extent, max: usize) -> (Vec<Area>, Omitted) {
     });
     let rest = all.split_off(enough.map_or(all.len(), |i| i + 1).min(max));
     all.sort_by_key(|a| (a.target, std::cmp::Reverse(a.range.start)));
+    let sum = |of: fn(&Area) -> f64| rest.iter().map(of).sum::<f64>();
+    let beyond = &extent.beyond;
+    let resident = sum(|a| a.resident) + beyond.resident / extent.tally.seconds;
     let omitted = Omitted {
-        areas: rest.len(),
-        resident_bytes: extent
-            .options
-            .missing
-            .resident(rest.iter().map(|a| a.resident).sum::<f64>() as u64),
-        hot_bytes: rest.iter().map(|a| a.hot).sum::<f64>() as u64,
+        areas: rest.len() + beyond.targets,
+        resident_bytes: extent.options.missing.resident(resident as u64),
+        hot_bytes: (sum(|a| a.hot) + beyond.hot / extent.tally.seconds) as u64,
     };
     (all, omitted)
 }
@@ -126,6 +126,24 @@ mod tests {
         let areas = areas(&extent(vec![(90, 110), (300, 320)]));
         assert_eq!(areas[0].name, "anonymous + 1 more");
         assert_eq!(areas[1].name, "anonymous");
+    }
+
+    #[test]
+    fn the_largest_areas_are_drawn_of_any_number_of_targets() {
+        let maps = || vec![mapping(0, 1000 * MIB, "")];
+        let of = |id, mib| target(id, maps(), vec![region(0, mib * MIB, 20.0)]);
+        let mut views: Vec<_> = (0..20_000).map(|id| of(id, 1)).collect();
+        views[400] = of(400, 900);
+        let mut e = Extent::new(Options::default());
+        e.push(&snapshot(0, 1.0, views));
+        let (shown, omitted) = choose(&e, 8);
+        assert!(shown.iter().any(|area| area.target == TargetId(400)));
+        assert_eq!(shown.len() + omitted.areas, 20_000);
+        assert_eq!(omitted.resident_bytes, Some((20_000 - shown.len() as u64) * MIB));
+        assert_eq!(
+            e.tally.basis(&e.options, &e.gate.found().unwrap()).resident_bytes,
+            Some(20_899 * MIB)
+        );
     }
 
     #[test]
