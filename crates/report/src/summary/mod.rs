@@ -34,6 +34,8 @@ pub struct Summarizer {
     last: Tally,
     by_name: Vec<Tally>,
     by_target: BTreeMap<TargetId, TargetTally>,
+    /// CPU time of all targets in s
+    ran: Option<f64>,
     working_sets: Distribution,
     snapshots: u64,
     cost: CostTally,
@@ -59,6 +61,7 @@ impl Summarizer {
             last: Tally::default(),
             by_name: Vec::new(),
             by_target: BTreeMap::new(),
+            ran: None,
             working_sets: Distribution::new(EXACT_SNAPSHOTS),
             snapshots: 0,
             cost: CostTally::default(),
@@ -87,12 +90,16 @@ impl Summarizer {
 
     fn target(&mut self, view: &TargetView, seconds: f64, share: f64) -> Tally {
         let now = self.mappings(view, seconds);
+        let add = |sum: &mut Option<f64>| {
+            if let Some(ran) = view.ran {
+                *sum.get_or_insert(0.0) += ran.as_secs_f64() * share;
+            }
+        };
+        add(&mut self.ran);
         if self.by_target.len() < MAX_TARGET_ROWS || self.by_target.contains_key(&view.id) {
             let of = self.by_target.entry(view.id).or_default();
             of.tally.add(&now, seconds);
-            if let Some(ran) = view.ran {
-                *of.ran.get_or_insert(0.0) += ran.as_secs_f64() * share;
-            }
+            add(&mut of.ran);
         }
         now
     }
@@ -137,8 +144,6 @@ impl Summarizer {
         if self.total.mapped <= 0.0 {
             return Err(self.gate.no_memory());
         }
-        let targets = self.targets();
-        let ran: Vec<f64> = targets.iter().filter_map(|t| t.cpu_percent).collect();
         Ok(Summary {
             schema_version: 1,
             title: self.options.title.clone(),
@@ -155,9 +160,9 @@ impl Summarizer {
             mean: self.total.mean(self.seconds, self.options.missing),
             last: self.last.mean(1.0, self.options.missing),
             mappings: self.rows(),
-            targets,
+            targets: self.targets(),
             monitor: self.cost.figures(self.seconds, &self.attrs),
-            target_cpu_percent: (!ran.is_empty()).then(|| ran.iter().sum()),
+            target_cpu_percent: self.ran.map(|ran| percent(ran, self.seconds)),
             working_set: working_set(self.working_sets),
         })
     }
