@@ -60,6 +60,8 @@ pub struct GroupsBuilder {
     gate: Gate,
     basis: BasisTally,
     by: By,
+    /// start of the first part of the time
+    since: Duration,
     every: Duration,
     /// attributions later than the last snapshot
     waiting: VecDeque<Attribution>,
@@ -79,6 +81,7 @@ impl GroupsBuilder {
     pub fn new(options: Options, by: By, every: Option<Duration>) -> Self {
         GroupsBuilder {
             gate: Gate::new(options.filter.clone()),
+            since: options.filter.time.as_ref().map_or(Duration::ZERO, |time| time.start),
             options,
             basis: BasisTally::default(),
             by,
@@ -136,7 +139,7 @@ impl GroupsBuilder {
     /// The part of the time that contains `time`.
     fn part(&mut self, time: Duration) -> u32 {
         loop {
-            let part = time.as_nanos() / self.every.as_nanos().max(1);
+            let part = time.saturating_sub(self.since).as_nanos() / self.every.as_nanos().max(1);
             match u32::try_from(part) {
                 Ok(part) if part < MAX_PARTS => return part,
                 _ => self.halve(),
@@ -229,10 +232,10 @@ impl GroupsBuilder {
             }
         };
         let (mean, refaulted_bytes) = course.whole(self.basis.seconds);
-        let every = ms(self.every);
+        let start = |part| ms(self.since) + f64::from(part) * ms(self.every);
         let over_time = course.over_time(|part| {
             let seconds = self.seen.get(&part).copied().unwrap_or_default();
-            (f64::from(part) * every, f64::from(part + 1) * every, seconds)
+            (start(part), start(part + 1), seconds)
         });
         let missing = self.options.missing;
         GroupRow {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::filter::RecordFilter;
 use crate::scene::{mapping, region, snapshot, target, unknown};
 use isotherm_core::{TargetView, Unknown};
 
@@ -64,6 +65,20 @@ fn groups_include_the_groups_below() {
     let all = row(&groups, "/a");
     assert_eq!(all.mean.resident_bytes, Some(96 * KIB));
     assert_eq!((all.refaulted_bytes, all.mean.saved_bytes), (Some(40 * 4096), Some(KIB)));
+}
+
+/// The last minute of a long record is short enough for parts of a second.
+#[test]
+fn parts_begin_with_the_selected_time() {
+    let s = Duration::from_secs;
+    let filter = RecordFilter { time: Some(s(6000)..s(6060)), ..RecordFilter::default() };
+    let options = Options { filter, ..Options::default() };
+    let mut b = GroupsBuilder::new(options, By::Process, Some(s(1)));
+    (0..6100).for_each(|second| b.push(&snapshot(second, 1.0, vec![view(0, true)])));
+    let groups = b.finish().unwrap();
+    let times: Vec<_> = groups.rows[0].over_time.iter().map(|p| (p.from_ms, p.to_ms)).collect();
+    assert_eq!((groups.every_ms, times.len()), (1000.0, 60));
+    assert_eq!(times[59], (6_059_000.0, 6_060_000.0));
 }
 
 #[test]
