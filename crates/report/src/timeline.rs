@@ -28,7 +28,8 @@ pub struct TimelinePoint {
 /// Makes points: at first one per snapshot, later one per 2, 4, 8, ... snapshots.
 #[derive(Debug, Clone)]
 pub(crate) struct Timeline {
-    points: Vec<TimelinePoint>,
+    /// with the seconds that its snapshots cover, which may have pauses between them
+    points: Vec<(TimelinePoint, f64)>,
     /// snapshots per point
     each: u64,
     in_last: u64,
@@ -43,6 +44,7 @@ impl Timeline {
     pub(crate) fn push(&mut self, time: &Range<Duration>, value: u64) {
         let (from_ms, to_ms) = (ms(time.start), ms(time.end));
         let point = TimelinePoint { from_ms, to_ms, mean: value as f64, min: value, max: value };
+        let point = (point, (time.end - time.start).as_secs_f64());
         if self.points.len() >= MAX_POINTS && self.in_last >= self.each {
             self.points = self.points.chunks(2).map(|p| join(p[0], p[p.len() - 1])).collect();
             self.each *= 2;
@@ -61,19 +63,19 @@ impl Timeline {
     }
 
     pub(crate) fn points(self) -> Vec<TimelinePoint> {
-        self.points
+        self.points.into_iter().map(|(point, _)| point).collect()
     }
 }
 
-fn join(a: TimelinePoint, b: TimelinePoint) -> TimelinePoint {
-    let [of_a, of_b] = [a, b].map(|p| p.to_ms - p.from_ms);
-    TimelinePoint {
+fn join((a, of_a): (TimelinePoint, f64), (b, of_b): (TimelinePoint, f64)) -> (TimelinePoint, f64) {
+    let point = TimelinePoint {
         from_ms: a.from_ms,
         to_ms: b.to_ms,
         mean: (a.mean * of_a + b.mean * of_b) / (of_a + of_b),
         min: a.min.min(b.min),
         max: a.max.max(b.max),
-    }
+    };
+    (point, of_a + of_b)
 }
 
 #[cfg(test)]
@@ -103,5 +105,18 @@ mod tests {
             assert!((points[0].mean - points[0].max as f64 / 2.0).abs() < 1e-6);
             assert_eq!(points.last().map(|p| p.max), Some(n - 1));
         }
+    }
+
+    /// A pause of an hour lies between two snapshots that become one point.
+    #[test]
+    fn pauses_have_no_weight() {
+        let mut t = Timeline::new();
+        let s = Duration::from_secs;
+        for i in 0..4 * MAX_POINTS as u64 {
+            let start = s(i + if i > 4 { 3600 } else { 0 });
+            t.push(&(start..start + s(1)), i);
+        }
+        let means: Vec<f64> = t.points().iter().take(3).map(|p| p.mean).collect();
+        assert_eq!(means, [1.5, 5.5, 9.5]);
     }
 }
