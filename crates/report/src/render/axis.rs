@@ -62,13 +62,31 @@ pub(super) fn size_ticks(len: u64, max: usize) -> Vec<Tick> {
 
 /// At most about `max` ticks from 0 to `top`, at round numbers.
 pub(super) fn count_ticks(top: u64, max: usize) -> Vec<Tick> {
+    let tick = |n| Tick { at: n as f64 / top.max(1) as f64, label: units::count(n) };
+    round_numbers(top, max).map(tick).collect()
+}
+
+/// The same at round values, which have decimals if `top` is below 10: 0, 0.2, 0.4 up to 0.6.
+pub(super) fn value_ticks(top: f64, max: usize) -> Vec<Tick> {
+    if !(1e-6..10.0).contains(&top) {
+        let whole = top.floor();
+        let tick = |t: Tick| Tick { at: t.at * whole / top.max(1.0), ..t };
+        return count_ticks(whole as u64, max).into_iter().map(tick).collect();
+    }
+    // At least ten of its parts fit below `top`.
+    let parts = 10f64.powi(1 - top.log10().floor() as i32);
+    let tick =
+        |n| Tick { at: (n as f64 / parts / top).min(1.0), label: (n as f64 / parts).to_string() };
+    round_numbers((top * parts) as u64, max).map(tick).collect()
+}
+
+/// At most about `max` numbers from 0 to `top`, the multiples of 1, 2 or 5 times a power of ten.
+fn round_numbers(top: u64, max: usize) -> impl Iterator<Item = u64> {
     let least = top.div_ceil(max.max(1) as u64).max(1);
     let decade = 10u64.pow(least.ilog10());
     let round = [1, 2, 5, 10].map(|n| decade.saturating_mul(n));
     let step = round.into_iter().find(|s| *s >= least).unwrap_or(least);
-    let tick =
-        |i: u64| Tick { at: (i * step) as f64 / top.max(1) as f64, label: units::count(i * step) };
-    (0..=top / step).map(tick).collect()
+    (0..=top / step).map(move |i| i * step)
 }
 
 #[cfg(test)]
@@ -106,10 +124,21 @@ mod tests {
         assert_eq!(count_ticks(1, 6).len(), 2);
     }
 
+    #[test]
+    fn values_below_ten_have_decimals() {
+        let labels = |top| value_ticks(top, 4).into_iter().map(|t| t.label).collect::<Vec<_>>();
+        assert_eq!(labels(0.6), ["0", "0.2", "0.4", "0.6"]);
+        assert_eq!(labels(1.9), ["0", "0.5", "1", "1.5"]);
+        assert_eq!(labels(0.07), ["0", "0.02", "0.04", "0.06"]);
+        assert_eq!(labels(1060.5), ["0", "500", "1,000"]);
+        assert_eq!(labels(0.0), ["0"]);
+    }
+
     proptest! {
         #[test]
         fn ticks_ascend_within_the_axis(from in 0.0f64..1e6, span in 1e-3f64..1e7, len in 1u64..1 << 62, max in 1usize..20) {
-            for ticks in [time_ticks(from, from + span, max).0, size_ticks(len, max), count_ticks(len, max)] {
+            let scales = [time_ticks(from, from + span, max).0, size_ticks(len, max), count_ticks(len, max), value_ticks(span, max)];
+            for ticks in scales {
                 prop_assert!(ticks.len() <= max + 2, "{} of {}", ticks.len(), max);
                 prop_assert!(ticks.iter().all(|t| (0.0..=1.0).contains(&t.at)));
                 prop_assert!(ticks.windows(2).all(|w| w[0].at < w[1].at && w[0].label != w[1].label));

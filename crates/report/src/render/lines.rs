@@ -1,7 +1,7 @@
 //! Lines as a picture.
 
 use super::RenderError;
-use super::axis::{Tick, count_ticks, time_ticks};
+use super::axis::{Tick, time_ticks, value_ticks};
 use super::color::{self, Rgb};
 use super::picture::{Anchor, Paint, Picture};
 use super::style::{
@@ -86,8 +86,8 @@ fn draw(picture: &mut Picture, lines: &Lines, plot: &Plot, above: usize) {
     let room = if has_dots { 1.2 } else { 1.06 };
     let most = (lines.top() * room).max(1e-9);
     let y = |value: f64| ((top + HEIGHT) as f64 - value / most * HEIGHT as f64) as f32;
-    for tick in count_ticks(most as u64, 4) {
-        let at = y(tick.at * (most as u64) as f64);
+    for tick in value_ticks(most, 4) {
+        let at = y(tick.at * most);
         picture.rect((LEFT, at as usize), (PLOT, 1), Paint { color: QUIET, part: 0.16 });
         picture.text((LEFT as f32 - 12.0, at + 5.0), Anchor::Right, LABEL, &tick.label);
     }
