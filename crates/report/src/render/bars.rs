@@ -47,7 +47,7 @@ pub fn wss_text(wss: &Wss, over_time: bool) -> String {
     };
     let mut out = head(&wss.title, &wss.basis);
     out += &table.text(&wss.basis, over_time);
-    out += "\ntouched: resident bytes in regions with an access seen in the snapshot\n\
+    out += "\ntouched: the touched part of regions with an access seen in the snapshot\n\
             working set: hot and warm: touched within the time after which memory is cold\n";
     out += exactness(wss.working_set_bytes.exact);
     out + &footer(&wss.basis)
