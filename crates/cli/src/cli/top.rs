@@ -7,13 +7,10 @@ use clap::{Args, ValueEnum};
 use isotherm::units;
 
 use super::report::HeatLimits;
-use super::{DEFAULT_RECORD, Targets, Watching};
+use super::{DEFAULT_RECORD, TARGET_OPTIONS, Targets, Watching};
 
 /// The shortest time between two refreshes.
 const MIN_REFRESH: Duration = Duration::from_millis(100);
-
-/// Options that show something else than a service.
-const OTHERS: [&str; 5] = ["pid", "cgroup", "comm", "all", "replay"];
 
 /// Options of `top`, which starts no command.
 #[derive(Debug, Args)]
@@ -23,20 +20,20 @@ pub struct Top {
     pub targets: Targets,
     /// Show the processes that a running service watches: isotherm reclaim or agent, or run or record
     /// with --control
-    #[arg(long, conflicts_with_all = OTHERS)]
+    #[arg(long, conflicts_with_all = TARGET_OPTIONS, conflicts_with = "replay")]
     pub service: bool,
     /// Show the service with this socket [default: /run/isotherm/control.sock; for users other than root
     /// $XDG_RUNTIME_DIR/isotherm/control.sock]
-    #[arg(long, value_name = "PATH", conflicts_with_all = OTHERS)]
+    #[arg(long, value_name = "PATH", conflicts_with_all = TARGET_OPTIONS, conflicts_with = "replay")]
     pub control: Option<PathBuf>,
     /// Play this record
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "cgroup", "comm", "all"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = TARGET_OPTIONS)]
     pub replay: Option<PathBuf>,
     /// Seconds of the record per second: 4x
-    #[arg(long, value_name = "FACTOR", default_value = "1x", value_parser = speed)]
+    #[arg(long, value_name = "FACTOR", default_value = "1x", value_parser = speed, requires = "replay", conflicts_with_all = TARGET_OPTIONS, conflicts_with = "service")]
     pub speed: f64,
     /// Skip damaged parts of the record
-    #[arg(long, requires = "replay", conflicts_with_all = ["pid", "cgroup", "comm", "all", "service"])]
+    #[arg(long, requires = "replay", conflicts_with_all = TARGET_OPTIONS, conflicts_with = "service")]
     pub skip_damaged: bool,
     /// Show control groups first, instead of processes
     #[arg(long)]

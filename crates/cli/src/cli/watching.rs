@@ -16,6 +16,19 @@ use isotherm_linux::damon::KdamondAttrs;
 use self::monitor::{FullReadOptions, RegionOptions};
 use super::UsageError;
 
+/// The options of [`Targets`].
+pub const TARGET_OPTIONS: [&str; 9] = [
+    "pid",
+    "cgroup",
+    "comm",
+    "all",
+    "children",
+    "except_comm",
+    "except_cgroup",
+    "except_pid",
+    "command",
+];
+
 /// The processes to watch.
 #[derive(Debug, Args)]
 pub struct Targets {

@@ -9,37 +9,32 @@ use isotherm::units;
 use isotherm_web::{ListenOptions, RecordInput, WebOptions};
 
 use super::report::HeatLimits;
-use super::{Targets, Watching};
-
-/// Options that show live memory. An option that requires a record also excludes them: clap does not report that an
-/// argument is missing that another one excludes.
-const LIVE: [&str; 7] = ["pid", "cgroup", "comm", "all", "children", "command", "service"];
-
-/// Those of them with which isotherm itself watches.
-const WATCHED: [&str; 6] = ["pid", "cgroup", "comm", "all", "children", "command"];
+use super::{TARGET_OPTIONS, Targets, Watching};
 
 /// Options of `web`.
 #[derive(Debug, Args)]
 pub struct Web {
     /// Record to show
-    #[arg(value_name = "FILE", conflicts_with_all = LIVE)]
+    #[arg(value_name = "FILE", conflicts_with_all = TARGET_OPTIONS, conflicts_with = "service")]
     pub file: Option<PathBuf>,
     /// Show this record next to the first one, over the same time since their starts
-    #[arg(long, value_name = "FILE", requires = "file", conflicts_with_all = LIVE)]
+    // It also excludes what `file` excludes, because clap does not report that an argument is missing that another one
+    // excludes.
+    #[arg(long, value_name = "FILE", requires = "file", conflicts_with_all = TARGET_OPTIONS, conflicts_with = "service")]
     pub compare: Option<PathBuf>,
     /// Mark on the time line what schemes did while the records were made: a log of isotherm run or reclaim
     /// (--log); repeatable
-    #[arg(long = "log", value_name = "FILE", requires = "file", conflicts_with_all = LIVE)]
+    #[arg(long = "log", value_name = "FILE", requires = "file", conflicts_with_all = TARGET_OPTIONS, conflicts_with = "service")]
     pub logs: Vec<PathBuf>,
     /// Leave out damaged parts of records, instead of ending there
-    #[arg(long, requires = "file", conflicts_with_all = LIVE)]
+    #[arg(long, requires = "file", conflicts_with_all = TARGET_OPTIONS, conflicts_with = "service")]
     pub skip_damaged: bool,
     /// Show a running service: isotherm reclaim or agent, or run or record with --control
-    #[arg(long, conflicts_with_all = WATCHED)]
+    #[arg(long, conflicts_with_all = TARGET_OPTIONS)]
     pub service: bool,
     /// Show the service with this socket [default: /run/isotherm/control.sock; for users other than root
     /// $XDG_RUNTIME_DIR/isotherm/control.sock]
-    #[arg(long, value_name = "PATH", conflicts_with_all = WATCHED)]
+    #[arg(long, value_name = "PATH", conflicts_with_all = TARGET_OPTIONS)]
     pub control: Option<PathBuf>,
     /// Address and port to listen on; port 0 is any free one. Any address except a loopback address requires
     /// --tls-cert and --tls-key

@@ -351,6 +351,15 @@ fn it_requires_a_terminal_and_something_to_show() {
     assert!(wrong.err.contains("--replay FILE"), "{}", wrong.err);
     let wrong = run_in(dir.path(), &["top", "--replay", "a.rec", "--speed", "0x"]);
     assert_eq!(wrong.status, 2, "{}", wrong.err);
+    for ignored in [
+        &["top", "--replay", "a.rec", "--children"] as &[&str],
+        &["top", "--replay", "a.rec", "--", "./app"],
+        &["top", "--service", "--except-comm", "a"],
+        &["top", "--pid", "1", "--speed", "4x"],
+    ] {
+        let wrong = run_in(dir.path(), ignored);
+        assert!(wrong.status == 2 && wrong.err.contains("cannot be used with"), "{}", wrong.err);
+    }
     let missing = run_in(dir.path(), &["top", "--replay", "a.rec"]);
     assert!(missing.status == 1 && missing.err.contains("a.rec"), "{}", missing.err);
     let nobody = run_in(dir.path(), &["top", "--control", "none"]);
