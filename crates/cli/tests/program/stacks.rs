@@ -139,6 +139,10 @@ fn assert_pictures(dir: &Path) {
     let page = String::from_utf8(written("page.html")).unwrap();
     assert!(page.contains("<svg ") && page.contains("by function"), "{page}");
     assert_change(dir);
+    let done = run_in(dir, &["report", "code", "-i", "rec", "--json", "-o", "code.svg"]);
+    assert_eq!(done.status, 0, "{}", done.err);
+    let printed = run_in(dir, &["report", "code", "-i", "rec", "--json"]);
+    assert_eq!(std::fs::read_to_string(dir.join("code.svg")).unwrap(), printed.text());
     let wrong = run_in(dir, &["report", "code", "-i", "rec", "-o", "x.png"]);
     assert!(wrong.status == 2 && wrong.err.contains(".pb.gz"), "{}", wrong.err);
 }

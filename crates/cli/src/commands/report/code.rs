@@ -9,7 +9,7 @@ use isotherm::reading::{Head, each_shown};
 use isotherm_record::Event;
 use isotherm_report::{
     Code, CodeBuilder, CodeChange, CodeMemory, change_graph, code_change_text, code_text,
-    flame_graph, folded, page, pprof, refaults_text,
+    flame_graph, folded, json, page, pprof, refaults_text,
 };
 
 use super::options_with;
@@ -20,6 +20,7 @@ use crate::cli::UsageError;
 /// The format of the file to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
+    Json,
     Flames,
     Page,
     Profile,
@@ -27,6 +28,8 @@ enum Form {
 }
 
 pub fn run(o: &cli::Code) -> Result<ExitCode> {
+    let as_json = o.selection.shown.json;
+    let form = |path| if as_json { Ok(Form::Json) } else { form(path) };
     let output = o.output.as_deref().map(|path| Ok::<_, UsageError>((path, form(path)?)));
     let output = output.transpose()?;
     if let (Some(_), Some((path, Form::Profile | Form::Folded))) = (&o.before, output) {
@@ -44,13 +47,13 @@ pub fn run(o: &cli::Code) -> Result<ExitCode> {
     if let Some(before) = before {
         let change = CodeChange::between(before, code);
         return match output {
-            Some((path, form)) => write(path, input, changed(&change, form, o.top).as_bytes()),
-            None => show(o.selection.shown.json, &change, || code_change_text(&change, o.top)),
+            Some((path, form)) => write(path, input, &changed(&change, form, o.top)?),
+            None => show(as_json, &change, || code_change_text(&change, o.top)),
         };
     }
     match output {
         Some((path, form)) => write(path, input, &rendered(&code, form, o.top)?),
-        None => show(o.selection.shown.json, &code, || match o.refaults {
+        None => show(as_json, &code, || match o.refaults {
             true => refaults_text(&code, o.top),
             false => code_text(&code, o.top),
         }),
@@ -95,6 +98,7 @@ fn read(o: &cli::Code, selection: &cli::Selection) -> Result<Code> {
 
 fn rendered(code: &Code, form: Form, top: usize) -> Result<Vec<u8>> {
     Ok(match form {
+        Form::Json => (json(code)? + "\n").into_bytes(),
         Form::Flames => flame_graph(code).into_bytes(),
         Form::Page => page(&code.title, &flame_graph(code), &code_text(code, top)).into_bytes(),
         Form::Profile => pprof(code)?,
@@ -102,12 +106,14 @@ fn rendered(code: &Code, form: Form, top: usize) -> Result<Vec<u8>> {
     })
 }
 
-fn changed(change: &CodeChange, form: Form, top: usize) -> String {
-    let graph = change_graph(change);
-    match form {
-        Form::Page => page(&change.after.title, &graph, &code_change_text(change, top)),
-        _ => graph,
+fn changed(change: &CodeChange, form: Form, top: usize) -> Result<Vec<u8>> {
+    let graph = || change_graph(change);
+    Ok(match form {
+        Form::Json => json(change)? + "\n",
+        Form::Page => page(&change.after.title, &graph(), &code_change_text(change, top)),
+        _ => graph(),
     }
+    .into_bytes())
 }
 
 fn form(path: &Path) -> Result<Form, UsageError> {
