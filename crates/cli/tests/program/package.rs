@@ -113,10 +113,13 @@ fn the_package_is_installed_and_taken_away() {
         assert!(root.join(&file).is_file(), "{file}");
     }
     assert_lists_all_crates(&root.join("usr/share/doc/isotherm/isotherm.cdx.json"));
-    let doc = root.join("usr/share/doc/isotherm/docs");
-    assert!(
-        doc.join("reference/reclaim.md").is_file() && doc.join("abi/testing/control.md").is_file()
-    );
+    let doc = root.join("usr/share/doc/isotherm");
+    let readme = fs::read_to_string(doc.join("README.md")).unwrap();
+    let links = readme.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+    for link in links.filter(|link| !link.starts_with("http")) {
+        assert!(doc.join(link).is_file(), "README.md leads to {link}, which is not in the package");
+    }
+    assert!(doc.join("docs/abi/testing/control.md").is_file());
     let program = root.join("usr/bin/isotherm");
     let doctor = finish(Command::new(&program).args(["system", "doctor"]));
     assert!(doctor.text().contains("way to look"), "{}{}", doctor.text(), doctor.err);
