@@ -37,9 +37,14 @@ pub fn run(o: &Exec) -> Result<ExitCode> {
             bytes(applied.refused)
         ));
     }
+    Ok(exit(status, &stop))
+}
+
+/// The exit status of the command, or 128 plus the number of the signal that ended isotherm.
+pub fn exit(status: Option<u8>, stop: &Stop) -> ExitCode {
     let by_signal = match stop.cause() {
         Some(StopCause::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(1),
         _ => 1,
     };
-    Ok(ExitCode::from(status.unwrap_or(by_signal)))
+    ExitCode::from(status.unwrap_or(by_signal))
 }

@@ -5,7 +5,6 @@
 
 mod baseline;
 mod landed;
-mod node_lru;
 mod off;
 mod v1;
 
@@ -16,7 +15,6 @@ use crate::zone::Zone;
 
 pub use baseline::Baseline;
 pub use landed::Landed;
-pub use node_lru::NodeLru;
 pub use off::Off;
 pub use v1::V1;
 
@@ -80,7 +78,7 @@ pub enum Fair {
     V1,
     /// the policy of Linux 3.17
     Landed,
-    /// no policy, because lists are per node: Linux 4.8
+    /// no policy: lists are per node, so pages age at the same speed in all its zones. Linux 4.8 (commit e6cbd7f2efb4)
     NodeLru,
 }
 
@@ -92,11 +90,10 @@ impl Fair {
     #[must_use]
     pub fn policy(self) -> &'static dyn FairPolicy {
         match self {
-            Fair::Off => &Off,
+            Fair::Off | Fair::NodeLru => &Off,
             Fair::Baseline => &Baseline,
             Fair::V1 => &V1,
             Fair::Landed => &Landed,
-            Fair::NodeLru => &NodeLru,
         }
     }
 
