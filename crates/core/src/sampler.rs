@@ -346,11 +346,15 @@ impl<O: Space + Look> RegionSampler<O> {
             let liveness = ops.mappings(t.id, &mut mappings)?;
             if liveness == Liveness::Replaced {
                 t.regions.clear();
+                t.unswept.clear();
+                t.mappings = Arc::default();
             }
             if t.ran.is_none() {
                 t.ran = ops.ran(t.id);
             }
             if *t.mappings != mappings {
+                t.unswept = still_mapped(&t.unswept, &mappings);
+                t.unswept.extend(new_parts(&t.mappings, &mappings));
                 t.mappings = Arc::new(mappings);
             }
             Ok(liveness)
@@ -364,8 +368,6 @@ impl<O: Space + Look> RegionSampler<O> {
         let before = self.count();
         for t in &mut self.roster.targets {
             let areas = join_touching(t.mappings.iter().map(|m| m.range));
-            t.unswept = still_mapped(&t.unswept, &t.mappings);
-            t.unswept.extend(new_parts(&t.regions, &t.mappings));
             t.regions = set_regions(&t.regions, &areas);
             t.left_out = 0;
         }
@@ -472,15 +474,16 @@ fn next_chunk(unswept: &mut Vec<AddrRange>) -> Option<AddrRange> {
     Some(chunk)
 }
 
-/// The parts of observable mappings that no region covers yet; the lowest part is last.
-fn new_parts(regions: &[Region], mappings: &[Mapping]) -> Vec<AddrRange> {
+/// The parts of observable mappings that were not mapped `before`; the lowest part is last.
+fn new_parts(before: &[Mapping], mappings: &[Mapping]) -> Vec<AddrRange> {
+    let regions: Vec<Region> = before.iter().map(|m| Region::new(m.range)).collect();
     let visible: Vec<AddrRange> =
         mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
     let is_new = |range: &AddrRange| {
         let i = regions.partition_point(|r| r.range.end <= range.start);
         regions.get(i).is_none_or(|r| r.range.start >= range.end)
     };
-    set_regions(regions, &visible).into_iter().rev().map(|r| r.range).filter(is_new).collect()
+    set_regions(&regions, &visible).into_iter().rev().map(|r| r.range).filter(is_new).collect()
 }
 
 /// The parts of `ranges` that are still mapped.

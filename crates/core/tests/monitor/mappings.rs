@@ -65,14 +65,24 @@ fn a_grown_mapping_is_covered_in_both_directions() {
     assert_eq!(covered(monitor.targets()[0].regions()), [mib(6, 12)]);
 }
 
-/// Areas of 1 to 50 times 64 KiB, with gaps between them; at most 20 regions.
-#[test]
-fn more_areas_than_regions_leave_out_the_smallest() {
-    let area = |i: u64| AddrRange::new(mib(i * 8, 1).start, mib(i * 8, 1).start + (i + 1) * KIB64);
+/// The area number `i` of 50, with gaps between them: 1 to 50 times 64 KiB.
+fn area(i: u64) -> AddrRange {
+    AddrRange::new(mib(i * 8, 1).start, mib(i * 8, 1).start + (i + 1) * KIB64)
+}
+
+/// A machine with these areas, the last 20 of which are hot, and attributes with at most 20 regions.
+fn more_areas_than_regions() -> (Ops, TargetId, Attrs) {
     let (ops, target) = machine(1, |m, t| {
         (0..50).for_each(|i| m.map(t, area(i), MappingSpec::anonymous()).unwrap());
+        // Regions whose clears have a cost clear seldom, which leaves room in the batches.
+        (30..50).for_each(|i| m.touch(t, area(i), poisson(100.0)).unwrap());
     });
-    let attrs = Attrs { min_regions: 10, max_regions: 20, ..Attrs::default() };
+    (ops, target, Attrs { min_regions: 10, max_regions: 20, ..Attrs::default() })
+}
+
+#[test]
+fn more_areas_than_regions_leave_out_the_smallest() {
+    let (ops, target, attrs) = more_areas_than_regions();
     let mut monitor = RegionSampler::new(ops.clone(), attrs, &[target], 1).unwrap();
     for s in run_until(&mut monitor, &ops, 3.0) {
         let view = &s.targets[0];
@@ -86,6 +96,20 @@ fn more_areas_than_regions_leave_out_the_smallest() {
     run_until(&mut monitor, &ops, 4.1);
     let s = run_until(&mut monitor, &ops, 4.5).pop().unwrap();
     assert_eq!(s.targets[0].left_out, (1..=10).sum::<u64>() * KIB64);
+}
+
+/// The monitor sweeps memory when it is mapped, also memory that no region covers afterwards.
+#[test]
+fn areas_without_a_region_are_swept_once() {
+    let (ops, target, attrs) = more_areas_than_regions();
+    let mut swept = Vec::new();
+    let spoil = |ask: &Ask, _: &mut Seen| swept.extend(ask.clear.then_some(ask.range));
+    let spoiled = Spoiled { ops: ops.clone(), spoil };
+    let mut monitor = RegionSampler::new(spoiled, attrs, &[target], 1).unwrap();
+    run(&mut monitor, &ops, seconds(10.0)).unwrap();
+    drop(monitor);
+    let times = |i| swept.iter().filter(|range| **range == area(i)).count();
+    assert_eq!((0..30).map(times).collect::<Vec<_>>(), [1; 30]);
 }
 
 /// New mappings while the number of regions is near its maximum must not blur known regions.
