@@ -28,6 +28,19 @@ pub(crate) struct UnobservableMappings {
     regions: Vec<Region>,
     /// start addresses of the mappings with an answer since the last read
     heard: BTreeSet<u64>,
+    /// position in the rotation among the chosen mappings
+    turn: usize,
+}
+
+/// The next `most` of `all` in a rotation, which has reached `turn`.
+pub(crate) fn next_in_turn<'a, T>(
+    all: &'a [T],
+    most: usize,
+    turn: &mut usize,
+) -> impl Iterator<Item = &'a T> {
+    let n = all.len().min(most);
+    *turn = (*turn + n) % all.len().max(1);
+    all.iter().cycle().skip(*turn).take(n)
 }
 
 impl UnobservableMappings {
@@ -42,19 +55,20 @@ impl UnobservableMappings {
         self.regions.len()
     }
 
-    /// Random windows of each chosen mapping.
+    /// Random windows of each chosen mapping. Of many mappings, each has its turn.
     pub fn asks(
-        &self,
+        &mut self,
         target: TargetId,
         rng: &mut impl Rng,
         window: u64,
         is_chosen: impl Fn(AddrRange) -> bool,
     ) -> Vec<Ask> {
         let mut asks = Vec::new();
-        let chosen = self.regions.iter().filter(|r| is_chosen(r.range));
-        for r in chosen.take(MAX_ASKS / LOOKS) {
+        let mut chosen = self.ranges();
+        chosen.retain(|mapping| is_chosen(*mapping));
+        for &mapping in next_in_turn(&chosen, MAX_ASKS / LOOKS, &mut self.turn) {
             for _ in 0..LOOKS {
-                let range = window_around(random_page(r.range, rng), r.range, window);
+                let range = window_around(random_page(mapping, rng), mapping, window);
                 asks.push(Ask { target, range, clear: false });
             }
         }
@@ -133,6 +147,9 @@ impl UnobservableMappings {
 
 #[cfg(test)]
 mod tests {
+    use rand_core::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
     use super::*;
     use crate::ops::MappingKind;
     use crate::page_mask::PageMask;
@@ -152,6 +169,18 @@ mod tests {
     fn all_there() -> Vec<Block> {
         let (resident, young) = (PageMask::span(0, 16), PageMask::default());
         vec![Block { start: 0, huge: false, resident, young, read_at: Nanos(0) }]
+    }
+
+    #[test]
+    fn all_mappings_have_their_turn() {
+        let at = |i: u64| AddrRange::new(i * 32 * PAGE_SIZE, (i * 32 + 16) * PAGE_SIZE);
+        let mapping = |i| Mapping { range: at(i), ..locked()[0].clone() };
+        let mut unobservable = UnobservableMappings::default();
+        unobservable.map(&(0..40).map(mapping).collect::<Vec<_>>());
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut ask = || unobservable.asks(TargetId(1), &mut rng, RANGE.len(), |_| true);
+        let asked: BTreeSet<u64> = [ask(), ask()].iter().flatten().map(|a| a.range.start).collect();
+        assert_eq!(asked, (0..40).map(|i| at(i).start).collect());
     }
 
     #[test]

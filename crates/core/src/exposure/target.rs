@@ -34,7 +34,7 @@ use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
 use crate::tuning::{CHANGE_SAMPLING_TIME, NO_HEAT_HZ, SAMPLED_HZ};
 use crate::unknown::Unknown;
-use crate::unobservable::{MAX_ASKS, UnobservableMappings};
+use crate::unobservable::{MAX_ASKS, UnobservableMappings, next_in_turn};
 
 /// A target and the state of its memory.
 pub(super) struct ExposureTarget {
@@ -664,25 +664,23 @@ impl ExposureTarget {
         hidden + locked > 0 && is_much()
     }
 
-    fn is_locked(&self, range: AddrRange) -> bool {
-        let at = self.mappings.partition_point(|m| m.range.end <= range.start);
-        self.mappings.get(at).is_some_and(|m| m.unknown == Some(Unknown::Mlocked))
-    }
-
     /// The windows to ask about because their accessed bits carry no information: windows of locked mappings,
     /// and of pieces with hidden pages.
     pub fn ask_hidden(&mut self, rng: &mut impl Rng, window: u64) -> Vec<Ask> {
         let target = self.id;
         let ask = |range| Ask { target, range, clear: false };
-        let mut asks = self.unobservable.asks(target, rng, window, |r| self.is_locked(r));
+        let mappings = &self.mappings;
+        let is_locked = |range: AddrRange| {
+            let at = mappings.partition_point(|m| m.range.end <= range.start);
+            mappings.get(at).is_some_and(|m| m.unknown == Some(Unknown::Mlocked))
+        };
+        let mut asks = self.unobservable.asks(target, rng, window, is_locked);
         let hidden: Vec<usize> =
             (0..self.pieces.len()).filter(|&i| self.pieces[i].hides()).collect();
         let places =
             hidden.iter().flat_map(|&p| (0..self.pieces[p].nr_windows()).map(move |i| (p, i)));
         let places: Vec<(usize, usize)> = places.collect();
-        let n = places.len().min(MAX_ASKS);
-        self.turn = if places.is_empty() { 0 } else { (self.turn + n) % places.len() };
-        let due = places.iter().cycle().skip(self.turn).take(n);
+        let due = next_in_turn(&places, MAX_ASKS, &mut self.turn);
         asks.extend(due.map(|&(p, i)| ask(self.pieces[p].window_range(i))));
         asks
     }

@@ -18,7 +18,7 @@ use crate::roster::RosterMember;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
-use crate::unobservable::{MAX_ASKS, UnobservableMappings};
+use crate::unobservable::{MAX_ASKS, UnobservableMappings, next_in_turn};
 
 /// A target and the state of its memory.
 pub(super) struct ScannedTarget {
@@ -145,9 +145,7 @@ impl ScannedTarget {
         };
         let hidden = self.pieces.values().filter(|p| !p.hidden.is_empty());
         let windows: Vec<AddrRange> = hidden.flat_map(windows).collect();
-        let n = windows.len().min(MAX_ASKS);
-        self.turn = (self.turn + n) % windows.len().max(1);
-        let due = windows.iter().cycle().skip(self.turn).take(n);
+        let due = next_in_turn(&windows, MAX_ASKS, &mut self.turn);
         asks.extend(due.map(|&range| Ask { target, range, clear: false }));
         asks
     }
