@@ -228,13 +228,15 @@ impl Aims {
         });
     }
 
-    /// A group whose page cache the kernel may be asked to reclaim, with at most `most` bytes. They count as reclaimed.
+    /// The group with the most page cache that the kernel may be asked to reclaim, with at most `most` bytes. They count
+    /// as reclaimed, so that groups take turns.
     pub fn take_cache(&mut self, most: u64) -> Option<(Arc<str>, u64)> {
-        let with_room = |cache: &CacheAim| cache.room().min(most) >= CACHE_UNIT;
-        let (path, cache) = self.caches.iter_mut().find(|(_, cache)| with_room(cache))?;
+        let (path, cache) = self.caches.iter_mut().max_by_key(|(_, cache)| cache.room())?;
         let bytes = cache.room().min(most).min(CACHE_BATCH);
-        cache.take(bytes);
-        Some((path.clone(), bytes))
+        (bytes >= CACHE_UNIT).then(|| {
+            cache.take(bytes);
+            (path.clone(), bytes)
+        })
     }
 }
 

@@ -493,6 +493,22 @@ fn page_cache_is_requested_while_little_is_read_again() {
     assert_eq!(requested(&mut small), [], "the quota is less than the least request");
 }
 
+/// The room of one group alone would last for several steps.
+#[test]
+fn groups_with_equal_page_cache_take_turns() {
+    let (mut aims, of) = (Aims::default(), GroupCache { bytes: 64 << 30, refaults: 0 });
+    for path in ["/a", "/b"] {
+        let cache = aims.caches.entry(path.into()).or_default();
+        assert_eq!(cache.decide(0.002, of, at(0)), None);
+        assert!(cache.decide(0.002, of, at(60)).is_some());
+    }
+    aims.grant(Duration::from_secs(60), at(60));
+    let mut take = || aims.take_cache(u64::MAX).unwrap();
+    let (first, second) = (take(), take());
+    assert_eq!((first.1, second.1), (CACHE_BATCH, CACHE_BATCH));
+    assert_ne!(first.0, second.0);
+}
+
 #[test]
 fn an_objective_is_a_share() {
     let check = |aim: Aim| aim.check();
