@@ -71,7 +71,8 @@ fn rate_score(view: &RegionView) -> f64 {
 fn age_score(view: &RegionView) -> f64 {
     let seconds = view.age.as_secs_f64();
     let log = if seconds < 1.0 { seconds } else { (seconds.log2() + 1.0).min(32.0) };
-    let signed = if view.accesses_bp == 0 { -log } else { log };
+    // The kernel counts in whole per cent.
+    let signed = if rate_score(view) < 1.0 { -log } else { log };
     (signed + 32.0) * 100.0 / 64.0
 }
 
@@ -109,7 +110,7 @@ mod tests {
     fn at_powers_of_two_the_score_is_the_kernels() {
         for weights in [RATE, AGE, Weights { age: 1, ..RATE }] {
             for seconds in [0, 1, 2, 4, 64, 1024, 1 << 20] {
-                for bp in [0, 500, 2500, 5000, 10_000] {
+                for bp in [0, 50, 500, 2500, 5000, 10_000] {
                     let (ours, theirs) =
                         (of(&weights, bp, seconds), kernel(&weights, bp, seconds) as f64);
                     assert!((-0.01..3.0).contains(&(ours - theirs)), "{ours} {theirs}");
