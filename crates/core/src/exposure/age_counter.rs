@@ -413,9 +413,9 @@ impl AgeCounter {
         };
         let before = self.sampling;
         let Sampling { shift, blocks: whole } = &mut self.sampling;
-        if is_large(blocks) {
-            *whole = (*whole).max((blocks / WHOLE_BLOCKS).ilog2());
-        }
+        // What the target needs now: it may have been larger.
+        let least = if is_large(blocks) { (blocks / WHOLE_BLOCKS).ilog2() } else { 0 };
+        *whole = (*whole).max(least);
         *shift = (*shift).max(*whole);
         // Pages in swap and evicted pages of files have stamps too. The number of sampled windows varies by chance.
         let stamps: usize = self.blocks.values().map(|b| b.stamps.len()).sum();
@@ -424,9 +424,9 @@ impl AgeCounter {
             if counted > MAX_SAMPLED_WINDOWS / 8 * 9 { counted << (*shift).min(32) } else { 0 };
         let mut gain = 0;
         let most = stored.max(blocks as u64 * BLOCK_WINDOWS);
-        if is_much(most, *shift) || *shift >= *whole + MIN_GAIN {
+        if is_much(most, *shift) || *shift >= least + MIN_GAIN {
             let windows = stored.max(pages() / WINDOW_PAGES as u64);
-            let wanted = (*whole..63).find(|shift| !is_much(windows, *shift)).unwrap_or(63);
+            let wanted = (least..63).find(|shift| !is_much(windows, *shift)).unwrap_or(63);
             gain = shift.saturating_sub(wanted);
             *shift = (*shift).max(wanted);
         }
@@ -438,7 +438,7 @@ impl AgeCounter {
         } else if self.small_since == 0 {
             self.small_since = ms.max(1);
         } else if ms.saturating_sub(self.small_since) >= GAIN_FOR_MS {
-            let sampling = Sampling { shift: self.sampling.shift - gain, ..self.sampling };
+            let sampling = Sampling { shift: self.sampling.shift - gain, blocks: least };
             let begun = Some((now, ms));
             *self = AgeCounter { sampling, begun, since: (now, ms), ..AgeCounter::default() };
             return true;
@@ -934,6 +934,20 @@ mod tests {
         assert_eq!(begin(150, own, false), (false, 6, old));
         assert_eq!(begin(151, own, false), (true, 0, Some((at(151 * 60_000), 151 * 60_000))));
         assert!(!begin(300, own, false).0);
+    }
+
+    /// It was observed by samples; then it has freed all but 200 MiB.
+    #[test]
+    fn a_target_that_is_no_longer_large_is_counted_in_all_blocks() {
+        let mut ages = AgeCounter::default();
+        let mut begin = |minute: u32, blocks: usize| {
+            let pages = blocks as u64 * 512;
+            let anew = ages.begin((at(minute * 60_000), minute * 60_000), blocks, || pages, pages);
+            (anew, ages.sampling.blocks)
+        };
+        assert_eq!(begin(0, 40_000), (false, 8));
+        assert!((1..61).all(|minute| begin(minute, 100) == (false, 8)));
+        assert_eq!(begin(61, 100), (true, 0));
     }
 
     #[test]
