@@ -13,12 +13,21 @@ use crate::time::Nanos;
 /// For each target, the ranges without a resident page in the last snapshot, each with the time of the first
 /// snapshot that showed it so.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Absent(BTreeMap<TargetId, RangeMap<u64, Nanos>>);
+pub(super) struct Absent {
+    since: BTreeMap<TargetId, RangeMap<u64, Nanos>>,
+    /// number of the last snapshot
+    seq: u64,
+}
 
 impl Absent {
-    /// Applies a snapshot. Applying the same snapshot again changes nothing.
+    /// Applies a snapshot. Applying the same snapshot again changes nothing. After a gap, all absences begin anew:
+    /// memory may have been resident in a snapshot that was not applied.
     pub fn note(&mut self, snapshot: &Snapshot) {
-        let before = std::mem::take(&mut self.0);
+        let mut before = std::mem::take(&mut self.since);
+        let last = std::mem::replace(&mut self.seq, snapshot.seq);
+        if !(last..=last.saturating_add(1)).contains(&snapshot.seq) {
+            before.clear();
+        }
         for target in &snapshot.targets {
             let absent = target.regions.iter().filter(|r| r.resident_bp == 0);
             let mut now = RangeMap::new();
@@ -30,7 +39,7 @@ impl Absent {
                     now.insert(part.start.max(range.start)..part.end.min(range.end), since);
                 }
             }
-            self.0.insert(target.id, now);
+            self.since.insert(target.id, now);
         }
     }
 
@@ -40,7 +49,7 @@ impl Absent {
     pub fn age(&self, target: TargetId, view: &RegionView, end: Nanos) -> Duration {
         let range = view.range.non_empty().filter(|_| view.resident_bp == 0);
         let since =
-            self.0.get(&target).zip(range).and_then(|(absent, range)| {
+            self.since.get(&target).zip(range).and_then(|(absent, range)| {
                 absent.overlapping(range).map(|(_, &since)| since).max()
             });
         since.map_or(view.age, |since| view.age.max(end.since(since)))
@@ -74,6 +83,16 @@ mod tests {
         assert_eq!(seconds(&absent, &view(0, 16, 0.0, Duration::ZERO), 9), 0, "it is back");
         let older = RegionView { age: Duration::from_secs(60), ..out(0, 16) };
         assert_eq!(seconds(&absent, &older, 9), 60, "the monitor knows better");
+    }
+
+    #[test]
+    fn what_no_snapshot_shows_ends_an_absence() {
+        let mut absent = Absent::default();
+        for (second, seq, expected) in [(1, 7, 0), (2, 7, 1), (3, 8, 2), (4, 10, 0), (5, 0, 0)] {
+            let snapshot = snapshot(second * 1000, vec![target(1, &[out(0, 8)])]);
+            absent.note(&Snapshot { seq, ..snapshot });
+            assert_eq!(seconds(&absent, &out(0, 8), second), expected, "{second} s");
+        }
     }
 
     #[test]

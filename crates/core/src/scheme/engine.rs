@@ -126,6 +126,8 @@ impl Engine {
     ) -> Result<(), OpsError> {
         if self.running.iter().any(|r| r.scheme.action == Action::WillNeed) {
             self.absent.note(snapshot);
+        } else {
+            self.absent = Absent::default();
         }
         let (absent, log_passed) = (&self.absent, self.log_passed);
         let step = Step { now, snapshot, metrics, absent, log_passed };

@@ -111,6 +111,23 @@ fn willneed_retries_absent_memory_after_a_pause() {
     }
 }
 
+/// While no scheme reads memory ahead, nobody notes that it is back.
+#[test]
+fn absent_memory_is_as_old_as_it_was_seen() {
+    let absent = RegionView { resident_bp: 0, ..view(0, 16, 0.0, Duration::ZERO) };
+    let old = Pattern { age: 60 * SECOND..=Duration::MAX, ..Pattern::default() };
+    let schemes = [Scheme::new("s", old, Action::WillNeed)];
+    let (mut engine, mut desk) = (engine(&schemes), Desk::new());
+    step(&mut engine, &mut desk, 1_000, &[absent]);
+    engine.set_schemes(Vec::new()).unwrap();
+    step(&mut engine, &mut desk, 2_000, &[cold(0)]);
+    engine.set_schemes(schemes.to_vec()).unwrap();
+    for second in [3_600, 3_601] {
+        assert_eq!(step(&mut engine, &mut desk, second * 1000, &[absent]), []);
+    }
+    assert_eq!(step(&mut engine, &mut desk, 3_660_000, &[absent]).len(), 1);
+}
+
 /// The kernel would repeat the action in each interval.
 #[test]
 fn a_lasting_action_is_applied_once_until_heat_changes() {
