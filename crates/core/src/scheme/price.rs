@@ -56,15 +56,25 @@ impl Prices {
     }
 }
 
+/// Names of shared memory in `/proc/PID/maps` begin so. It looks like a file, but is paged out to swap.
+const SHARED_MEMORY: [&str; 4] = ["/dev/zero", "/dev/shm/", "/SYSV", "/memfd:"];
+
 /// Whether a region is of a file, so that its pages are copies of a disk.
 pub(super) fn is_file(target: &TargetView, view: &RegionView) -> bool {
     let after = target.mappings.partition_point(|m| m.range.end <= view.range.start);
-    target.mappings.get(after).is_some_and(|m| m.kind == MappingKind::File)
+    target.mappings.get(after).is_some_and(|m| {
+        let is_shared = SHARED_MEMORY.iter().any(|name| m.name.starts_with(name));
+        m.kind == MappingKind::File && !is_shared
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::testing::{target, view};
     use super::*;
+    use crate::ops::Mapping;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -80,6 +90,21 @@ mod tests {
             "taking anonymous memory is never free"
         );
         assert!(file(MINUTE) > file(2 * MINUTE) && anonymous(MINUTE) > anonymous(2 * MINUTE));
+    }
+
+    #[test]
+    fn shared_memory_is_no_file() {
+        let of = |name: &str| {
+            let mut target = target(1, &[view(0, 4, 0.0, MINUTE)]);
+            let file =
+                |m: &Mapping| Mapping { kind: MappingKind::File, name: name.into(), ..m.clone() };
+            target.mappings = Arc::new(target.mappings.iter().map(file).collect());
+            is_file(&target, &target.regions[0])
+        };
+        assert!(of("/usr/bin/postgres") && of("/dev/shmem"));
+        for name in ["/dev/zero (deleted)", "/SYSV0052e2c1 (deleted)", "/memfd:x", "/dev/shm/x"] {
+            assert!(!of(name), "{name}");
+        }
     }
 
     #[test]
