@@ -167,6 +167,16 @@ impl CountedTarget {
         }
     }
 
+    /// Subtracts `ms` from all times, because the caller's clock has a later origin; times before it become 0.
+    pub fn rebase(&mut self, ms: u32) {
+        let ages = &mut self.ages;
+        let rows = ages.begun.iter_mut().chain([&mut ages.since]).map(|(_, at)| at);
+        let windows =
+            self.windows.iter_mut().flat_map(|w| [&mut w.touched, &mut w.since, &mut w.seen]);
+        let all = self.observed.iter_mut().chain(rows).chain(windows);
+        all.for_each(|at| *at = at.saturating_sub(ms));
+    }
+
     /// Begins to observe again at `now_ms`, after a time in which the target was not observed: its ages have not grown in
     /// it. If the target was not in memory meanwhile, an access brought in what is there now.
     pub fn resume(&mut self, was_absent: bool, now_ms: u32) {
@@ -841,6 +851,24 @@ mod tests {
             .collect();
         assert_eq!(of, [(2, 10_000, 30.0), (2, 10_000, 0.0), (1, 10_000, 8.0)]);
         assert_eq!(regions.iter().map(|r| r.age.as_secs()).collect::<Vec<_>>(), [20, 19, 20]);
+    }
+
+    #[test]
+    fn a_later_origin_changes_no_age() {
+        let at = |second: u32| 3_000_000_000 + second * 1000;
+        let mut t = CountedTarget::new(WINDOW);
+        t.set_size(2 * WINDOW, WINDOW, at(0));
+        observe(&mut t, |_| seen(40.0), at(1));
+        assert_eq!(t.ages(Nanos(1), at(1)), None);
+        observe(&mut t, |i| seen(if i == 0 { 40.0 } else { 0.0 }), at(2));
+        let off = 2_900_000_000;
+        t.rebase(off);
+        let later = |second| at(second) - off;
+        observe(&mut t, |i| seen(if i == 0 { 40.0 } else { 0.0 }), later(20));
+        let regions = t.regions(9, SAMPLE, later(20));
+        assert_eq!(regions.iter().map(|r| r.age.as_secs()).collect::<Vec<_>>(), [20, 19]);
+        let ages = t.ages(Nanos(2), later(20)).unwrap();
+        assert_eq!((ages.begun, pages(&ages.idle, 16)), (Nanos(1), 64));
     }
 
     /// A window is idle for a minute, then not in memory for an hour, then read: only the minute counts.

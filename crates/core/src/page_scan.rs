@@ -86,6 +86,12 @@ impl<O: Space + Look> PageScan<O> {
         u32::try_from(ms).unwrap_or(u32::MAX)
     }
 
+    fn rebase(&mut self, now: Nanos) {
+        if let Some(ms) = self.began.as_mut().and_then(|began| began.move_origin(now)) {
+            self.roster.targets.iter_mut().for_each(|w| w.rebase(ms));
+        }
+    }
+
     fn begin(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.began = Some(now);
         self.interval_start = now;
@@ -198,6 +204,7 @@ impl<O: Space + Look> Source for PageScan<O> {
         if now < self.next_sample {
             return Ok(Step::Wait(self.next_sample));
         }
+        self.rebase(now);
         let gap = now.since(self.next_sample) > self.attrs.interval().max(MIN_GAP);
         self.scan(now, !gap)?;
         self.samples += 1;

@@ -50,7 +50,7 @@ use crate::roster::{Roster, ran_since};
 use crate::snapshot::{Quality, Snapshot, TargetView};
 use crate::source::{Source, Step};
 use crate::survey::Block;
-use crate::time::Nanos;
+use crate::time::{MAX_CLOCK_MS, Nanos};
 
 /// Interval at which the monitor counts the resident pages of unobservable mappings.
 const UNOBSERVABLE_EVERY: Duration = Duration::from_secs(5);
@@ -58,9 +58,6 @@ const UNOBSERVABLE_EVERY: Duration = Duration::from_secs(5);
 const MAX_SWAP_LOOKUPS: usize = 32;
 /// The snapshot follows the early reads with delays up to this one.
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
-/// Windows store times in ms, in 32 bits. When the clock reaches this limit, a quarter of the limit is subtracted
-/// from all times; older times become 0. Therefore ages are exact up to 18 days.
-const MAX_CLOCK_MS: u32 = 1 << 31;
 
 /// An event that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,12 +181,9 @@ impl<O: Space + Look> Exposure<O> {
         }
     }
 
-    /// Moves the origin of the ms clock forward before the clock exceeds [`MAX_CLOCK_MS`].
     fn rebase(&mut self, now: Nanos) {
-        if self.ms(now) >= MAX_CLOCK_MS {
-            let off = MAX_CLOCK_MS / 4;
-            self.began = self.began.map(|at| at + Duration::from_millis(off.into()));
-            self.roster.targets.iter_mut().for_each(|w| w.rebase(off));
+        if let Some(ms) = self.began.as_mut().and_then(|began| began.move_origin(now)) {
+            self.roster.targets.iter_mut().for_each(|w| w.rebase(ms));
         }
     }
 

@@ -85,6 +85,14 @@ impl ScannedPiece {
         }
     }
 
+    /// Subtracts `ms` from all times; times before the new origin become 0.
+    pub fn rebase(&mut self, ms: u32) {
+        for page in &mut self.pages {
+            page.touched = page.touched.saturating_sub(ms);
+            page.kept = page.kept.saturating_sub(ms);
+        }
+    }
+
     /// Copies the state of the pages that are also in `old`, a piece of the same block.
     pub fn take_over(&mut self, old: &ScannedPiece) {
         let Some(both) = self.range.intersect(&old.range) else { return };

@@ -63,6 +63,11 @@ impl ScannedTarget {
         *self = ScannedTarget { ran: self.ran, ..ScannedTarget::new(self.id) };
     }
 
+    /// Subtracts `ms` from all times; times before the new origin become 0.
+    pub fn rebase(&mut self, ms: u32) {
+        self.pieces.values_mut().for_each(|p| p.rebase(ms));
+    }
+
     /// Applies the mappings, which are sorted and disjoint.
     pub fn map(&mut self, mappings: Vec<Mapping>) {
         if *self.mappings == mappings {

@@ -47,6 +47,25 @@ fn ages_of_untouched_memory_are_exact() {
     assert_eq!(region_at(&s.targets[0], pages(500, 1)).range, pages(500, 20));
 }
 
+/// The ms of 50 days exceed 32 bits.
+#[test]
+fn ages_stay_exact_for_months() {
+    const DAY: f64 = 86_400.0;
+    let hour = Duration::from_secs(3600);
+    let (ops, target) = machine(1, |m, t| m.map(t, mib(0, 1), MappingSpec::anonymous()).unwrap());
+    let attrs = Attrs { sample: hour, aggr: 2 * hour, ..attrs() };
+    let mut monitor = watch(ops.clone(), attrs, &[target], 1).unwrap();
+    run_until(&mut monitor, &ops, 55.0 * DAY);
+    ops.machine().touch(target, pages(100, 8), every_ms(60_000)).unwrap();
+    run_until(&mut monitor, &ops, 55.1 * DAY);
+    ops.machine().rest(target, pages(100, 8)).unwrap();
+    let s = run_until(&mut monitor, &ops, 60.0 * DAY).pop().unwrap();
+    let region = region_at(&s.targets[0], pages(100, 8));
+    assert_eq!(region.range, pages(100, 8));
+    let days = region.age.as_secs_f64() / DAY;
+    assert!((4.8..4.95).contains(&days), "{days} days");
+}
+
 #[test]
 fn hot_warm_and_cold_pages_are_found_to_the_page() {
     let (snapshots, ops, target) = watched(9.0, attrs(), |m, t| {

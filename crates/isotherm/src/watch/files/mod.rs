@@ -236,10 +236,14 @@ impl Watched {
         }
     }
 
+    /// The counts of all files, also of those that have left.
+    fn counted(&mut self) -> impl Iterator<Item = &mut CountedTarget> {
+        self.files.values_mut().chain(self.left.files()).flat_map(WatchedFile::counted)
+    }
+
     /// Forgets windows that are not in memory, beyond the maximum.
     fn limit_windows(&mut self, now_ms: u32) {
-        let mut counted: Vec<&mut CountedTarget> =
-            self.files.values_mut().chain(self.left.files()).flat_map(|f| f.counted()).collect();
+        let mut counted: Vec<&mut CountedTarget> = self.counted().collect();
         CountedTarget::limit(&mut counted, MAX_FILE_WINDOWS, now_ms);
     }
 
@@ -443,6 +447,9 @@ impl FileWatch {
         }
         if now >= self.files.files.read.due() {
             self.files.read_parts()?;
+        }
+        if let Some(ms) = self.begun.move_origin(now) {
+            self.files.files.counted().for_each(|counted| counted.rebase(ms));
         }
         let interval = FileInterval {
             time: now.since(self.start),
