@@ -319,13 +319,6 @@ impl Attrs {
         u32::try_from(nr).unwrap_or(u32::MAX)
     }
 
-    /// The share of 10,000 for the kernel's `nr_accesses`; see [`Attrs::nr_accesses`].
-    #[must_use]
-    pub fn accesses_bp(&self, nr_accesses: u32) -> u32 {
-        let bp = u64::from(nr_accesses) * 10_000 / u64::from(self.samples());
-        u32::try_from(bp).unwrap_or(u32::MAX)
-    }
-
     /// Converts an age from aggregation intervals of `self` to those of `new`.
     #[must_use]
     pub fn convert_age(&self, age: u32, new: &Attrs) -> u32 {

@@ -142,8 +142,9 @@ fn update_monitoring_result() {
         ..Attrs::default()
     };
     let old = attrs(10, 1000);
-    let convert =
-        |nr, age, new: &Attrs| (new.nr_accesses(old.accesses_bp(nr)), old.convert_age(age, new));
+    let convert = |nr, age, new: &Attrs| {
+        (new.nr_accesses(nr * 10_000 / old.samples()), old.convert_age(age, new))
+    };
     assert_eq!(convert(15, 20, &attrs(100, 10_000)), (15, 2));
     assert_eq!(convert(15, 2, &attrs(1, 1000)), (150, 2));
     assert_eq!(convert(150, 2, &attrs(1, 100)), (150, 20));
