@@ -71,6 +71,23 @@ pub fn join_touching(ranges: impl IntoIterator<Item = AddrRange>) -> Vec<AddrRan
     out
 }
 
+/// Joins adjacent ranges, which must be sorted and disjoint, within `mappings`, which are sorted: no result crosses the
+/// start of a mapping.
+pub(crate) fn join_within(
+    ranges: impl IntoIterator<Item = AddrRange>,
+    mappings: &[AddrRange],
+) -> Vec<AddrRange> {
+    let mut out: Vec<AddrRange> = Vec::new();
+    for range in ranges {
+        let begins = mappings.binary_search_by_key(&range.start, |m| m.start).is_ok();
+        match out.last_mut().filter(|last| last.end == range.start && !begins) {
+            Some(last) => last.end = range.end,
+            None => out.push(range),
+        }
+    }
+    out
+}
+
 /// `x` rounded down to a multiple of `unit`.
 #[must_use]
 pub fn align_down(x: u64, unit: u64) -> u64 {

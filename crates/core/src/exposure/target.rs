@@ -26,7 +26,7 @@ use crate::borders::WindowGroup;
 use crate::call::TargetId;
 use crate::ops::{Activity, Ask, Mapping, MappingKind, Seen};
 use crate::page_mask::PageMask;
-use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching};
+use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching, join_within};
 use crate::region::leave_out;
 use crate::roster::RosterMember;
 use crate::snapshot::RegionView;
@@ -455,15 +455,7 @@ impl ExposureTarget {
 
     /// The ranges of these pieces, joined within mappings: no range crosses the end of a mapping.
     pub fn joined(&self, pieces: Range<usize>) -> Vec<AddrRange> {
-        let mut out: Vec<AddrRange> = Vec::new();
-        for range in self.pieces[pieces].iter().map(|p| p.range) {
-            let begins = self.visible.binary_search_by_key(&range.start, |r| r.start).is_ok();
-            match out.last_mut().filter(|last| last.end == range.start && !begins) {
-                Some(last) => last.end = range.end,
-                None => out.push(range),
-            }
-        }
-        out
+        join_within(self.pieces[pieces].iter().map(|p| p.range), &self.visible)
     }
 
     /// Applies the results of a clear.

@@ -12,7 +12,7 @@ use crate::attrs::Attrs;
 use crate::borders::{FIRST_PASS, Joined, cover, fit};
 use crate::call::TargetId;
 use crate::ops::{Ask, Mapping, Seen};
-use crate::range::{AddrRange, align_down, join_touching};
+use crate::range::{AddrRange, align_down, join_touching, join_within};
 use crate::region::leave_out;
 use crate::roster::RosterMember;
 use crate::snapshot::RegionView;
@@ -104,16 +104,8 @@ impl ScannedTarget {
 
     /// The runs of pages to clear, each within one mapping; with `all`, all pages.
     pub fn runs(&self, all: bool) -> Vec<AddrRange> {
-        let begins_mapping =
-            |addr: u64| self.visible.binary_search_by_key(&addr, |r| r.start).is_ok();
-        let mut out: Vec<AddrRange> = Vec::new();
-        for piece in self.pieces.values().filter(|p| all || p.is_due()) {
-            match out.last_mut().filter(|last| last.end == piece.range.start) {
-                Some(last) if !begins_mapping(piece.range.start) => last.end = piece.range.end,
-                _ => out.push(piece.range),
-            }
-        }
-        out
+        let due = self.pieces.values().filter(|p| all || p.is_due());
+        join_within(due.map(|p| p.range), &self.visible)
     }
 
     /// Applies the results of a clear.
