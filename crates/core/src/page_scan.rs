@@ -86,6 +86,7 @@ impl<O: Space + Look> PageScan<O> {
         u32::try_from(ms).unwrap_or(u32::MAX)
     }
 
+    /// Moves the origin of the ms clock forward if it is due.
     fn rebase(&mut self, now: Nanos) {
         if let Some(ms) = self.began.as_mut().and_then(|began| began.move_origin(now)) {
             self.roster.targets.iter_mut().for_each(|w| w.rebase(ms));

@@ -142,7 +142,7 @@ fn update_monitoring_result() {
         ..Attrs::default()
     };
     let old = attrs(10, 1000);
-    let convert = |nr, age, new: &Attrs| {
+    let convert = |nr: u32, age, new: &Attrs| {
         (new.nr_accesses(nr * 10_000 / old.samples()), old.convert_age(age, new))
     };
     assert_eq!(convert(15, 20, &attrs(100, 10_000)), (15, 2));

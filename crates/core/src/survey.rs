@@ -152,6 +152,16 @@ pub struct Pressure {
     pub headroom: Option<u64>,
 }
 
+/// The pages of the block at `start` that lie in `ranges`, which are sorted; none ends before the block.
+pub(crate) fn pages_in_block(start: u64, ranges: impl IntoIterator<Item = AddrRange>) -> PageMask {
+    let block = AddrRange::new(start, start + BLOCK_SIZE);
+    let page = |addr: u64| ((addr - start) / PAGE_SIZE) as usize;
+    let inside = ranges.into_iter().map_while(|r| r.intersect(&block));
+    inside
+        .map(|r| PageMask::span(page(r.start), page(r.end)))
+        .fold(PageMask::default(), |all, part| all.or(&part))
+}
+
 /// `blocks` with repeated reads of the same block combined into one.
 pub(crate) fn one_each(blocks: &[Block]) -> impl Iterator<Item = Block> + '_ {
     blocks.chunk_by(|a, b| a.start == b.start).filter_map(|same| {

@@ -13,7 +13,7 @@ use crate::ages::{AgeHistogram, HugeAges, KeptAges, KeptBlock, PageAges, is_row_
 use crate::fault::sample_level;
 use crate::page_mask::PageMask;
 use crate::range::{AddrRange, PAGE_SIZE};
-use crate::survey::BLOCK_SIZE;
+use crate::survey::{BLOCK_SIZE, pages_in_block};
 use crate::time::Nanos;
 
 /// Pages of a window, and windows of a block. Windows have 64 KiB, regardless of the monitor's attributes.
@@ -365,14 +365,8 @@ impl AgeCounter {
     /// Forgets memory outside of `visible`, which is sorted.
     pub fn keep(&mut self, visible: &[AddrRange]) {
         self.blocks.retain(|start, block| {
-            let whole = AddrRange::new(*start, *start + BLOCK_SIZE);
-            let first = visible.partition_point(|r| r.end <= whole.start);
-            let inside = visible[first..].iter().map_while(|r| r.intersect(&whole));
-            let page = |addr: u64| ((addr - whole.start) / PAGE_SIZE) as usize;
-            let kept = inside
-                .map(|r| PageMask::span(page(r.start), page(r.end)))
-                .fold(PageMask::default(), |all, part| all.or(&part));
-            block.keep_only(&kept);
+            let first = visible.partition_point(|r| r.end <= *start);
+            block.keep_only(&pages_in_block(*start, visible[first..].iter().copied()));
             !block.pages.is_empty()
         });
     }

@@ -181,6 +181,7 @@ impl<O: Space + Look> Exposure<O> {
         }
     }
 
+    /// Moves the origin of the ms clock forward if it is due.
     fn rebase(&mut self, now: Nanos) {
         if let Some(ms) = self.began.as_mut().and_then(|began| began.move_origin(now)) {
             self.roster.targets.iter_mut().for_each(|w| w.rebase(ms));

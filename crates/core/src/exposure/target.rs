@@ -30,7 +30,7 @@ use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching, join_within}
 use crate::region::leave_out;
 use crate::roster::RosterMember;
 use crate::snapshot::RegionView;
-use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
+use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each, pages_in_block};
 use crate::time::Nanos;
 use crate::tuning::{CHANGE_SAMPLING_TIME, NO_HEAT_HZ, SAMPLED_HZ};
 use crate::unknown::Unknown;
@@ -497,15 +497,10 @@ impl ExposureTarget {
     /// Pages of the block at `start` in mappings of files and of shared memory. Where such a page is absent, its
     /// content is in the file or in swap: the kernel leaves no trace of that in the page table.
     pub fn pages_of_files(&self, start: u64) -> PageMask {
-        let block = AddrRange::new(start, start + BLOCK_SIZE);
-        let page = |addr: u64| ((addr - start) / PAGE_SIZE) as usize;
         let first = self.mappings.partition_point(|m| m.range.end <= start);
-        let inside =
-            self.mappings[first..].iter().map_while(|m| Some((m.kind, m.range.intersect(&block)?)));
-        inside
-            .filter(|(kind, _)| *kind == MappingKind::File)
-            .map(|(_, r)| PageMask::span(page(r.start), page(r.end)))
-            .fold(PageMask::default(), |all, part| all.or(&part))
+        let near = self.mappings[first..].iter().take_while(|m| m.range.start < start + BLOCK_SIZE);
+        let files = near.filter(|m| m.kind == MappingKind::File);
+        pages_in_block(start, files.map(|m| m.range))
     }
 
     /// Resident pages of observable mappings.
