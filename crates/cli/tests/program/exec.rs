@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use isotherm_report::bytes;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
@@ -270,6 +271,31 @@ fn a_command_ends_as_it_does_by_itself() {
     assert_eq!((done.status, done.text()), (7, "here\n"));
     assert!(done.err.contains("locked 0 B at most"), "{}", done.err);
     assert_eq!(run("kill -9 $$").status, 128 + 9);
+}
+
+/// A command starts cat in the background, and ends before it.
+#[test]
+fn what_a_command_leaves_behind_is_unlocked() {
+    let (dir, heap) = (TempDir::new().unwrap(), Cat::start().heap().unwrap());
+    advise(dir.path(), "cat", heap);
+    let pipe = |name: &str| {
+        let path = dir.path().join(name);
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        // With both ends open, nothing waits for the other end.
+        fs::File::options().read(true).write(true).open(path).unwrap()
+    };
+    let (input, mut end) = (pipe("input"), pipe("end"));
+    let script = "cat <input & echo $! >new; mv new pid; read line <end";
+    let mut exec = isotherm(["exec", "--advice", "advice.json", "--", "sh", "-c", script]);
+    let mut exec = exec.current_dir(dir.path()).stderr(Stdio::null()).spawn().unwrap();
+    let pid = dir.path().join("pid");
+    until("the start of cat", || pid.exists());
+    let pid: u32 = fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+    until("the lock", || locked(pid) == heap - 4096);
+    writeln!(end).unwrap();
+    assert_eq!(wait(&mut exec).code(), Some(0));
+    assert_eq!(locked(pid), 0);
+    drop(input);
 }
 
 #[test]

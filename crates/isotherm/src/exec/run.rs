@@ -120,8 +120,8 @@ fn raise_limit(pid: i32) -> (Option<u64>, Option<RaisedLimit>) {
     )
 }
 
-/// Runs `command`, and applies `advice` in it and in its descendants as their mappings appear. Returns the exit
-/// status of the command, `None` if `stop` ended it, and what was applied.
+/// Runs `command`, and applies `advice` in it and in its descendants as their mappings appear. Then undoes the locks in
+/// descendants that are left. Returns the exit status of the command, `None` if `stop` ended it, and what was applied.
 ///
 /// # Errors
 /// If the command cannot start. Advice that cannot be applied is reported, and the command continues.
@@ -135,10 +135,15 @@ pub fn run(
     let family = ProcessTree::begin(root).map_err(|e| ExecError::Family(e.into()))?;
     let mut started = StartedCommand::spawn(&program, command, &[])?;
     let mut applying = Applying::new(advice);
-    while !started.has_ended_before(applying.pause, stop)? && !stop.is_over() {
-        applying.round(&family.pids(started.pid()));
-    }
-    Ok((started.end(stop)?, applying.processes.most))
+    let mut until_its_end = || {
+        while !started.has_ended_before(applying.pause, stop)? && !stop.is_over() {
+            applying.round(&family.pids(started.pid()));
+        }
+        started.end(stop)
+    };
+    let ended = until_its_end();
+    applying.processes.unlock();
+    Ok((ended?, applying.processes.most))
 }
 
 /// Applies `advice` in process `pid` and in its descendants until it ends or `stop` is over. Then undoes all locks,
