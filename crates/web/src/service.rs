@@ -81,7 +81,12 @@ impl<'a> Service<'a> {
             let mut index = self.source.change();
             events.into_iter().for_each(|event| index.push(event));
         };
-        match snapshots(self.control, self.last, take) {
+        let read = snapshots(self.control, self.last, take);
+        if read.is_err() && self.last.is_none() && self.source.index().counts().0 > 0 {
+            // A part of the history has come. The next time, all of it comes.
+            self.source.restart();
+        }
+        match read {
             Ok(last) => {
                 self.last = last;
                 self.source.set_rows(None);
@@ -246,6 +251,38 @@ mod tests {
         // The last part begins at the end of the last snapshot.
         let parts = source.series().parts;
         assert!(parts[..parts.len() - 1].iter().all(Option::is_some), "{parts:?}");
+    }
+
+    /// The service answers with its history, but once does not answer whether there is more.
+    #[test]
+    fn a_history_that_breaks_off_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let mut history = History::new(std::iter::empty());
+        for seq in 0..3 {
+            let targets = vec![scene::target(0, vec![], vec![scene::region(0, MIB, 10.0)])];
+            history.push(Event::Snapshot(scene::snapshot(seq, 1.0, targets).into()));
+        }
+        let mut asked = 0;
+        let answer = move |request| {
+            asked += 1;
+            match request {
+                Request::Snapshot { .. } if asked == 2 => Response::refused("busy".to_owned()),
+                Request::Snapshot { from: Some(from), .. } => {
+                    Response::snapshot(history.since(Nanos(from)).unwrap())
+                }
+                _ => Response::done(),
+            }
+        };
+        fake_service::serve(&socket, answer).unwrap();
+        let index = Index::new(live_limits(Thresholds::default()));
+        let source = PageSource::new(SourceKind::Service, "service".to_owned(), None, index);
+        let mut service = Service::new(Some(&socket), &source, None);
+        let counts = [(); 2].map(|()| {
+            service.take(&json!({})).unwrap();
+            source.index().counts().0
+        });
+        assert_eq!(counts, [0, 3]);
     }
 
     /// A laptop slept, or the page read the history of the other service before its next event: its number of

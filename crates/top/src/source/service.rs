@@ -51,6 +51,10 @@ pub fn follow(o: &ServiceOptions, to: &mut NewsSender) -> Result<String> {
                 if known_run.is_some() && !is_broken =>
             {
                 is_broken = true;
+                if last.is_none() {
+                    // A part of the history may have come. The next time, all of it comes.
+                    let _ = to.events.send(SourceEvent::Restarted);
+                }
             }
             // It has answered before, so this is the end of the view's source, not an error of the command.
             Err(e @ ControlError::NoService { .. }) if known_run.is_some() => {
