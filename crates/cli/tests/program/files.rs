@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Seek, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -340,9 +340,12 @@ fn a_file_that_is_read_has_a_rate() {
 fn without_bpf_named_files_are_counted_by_system_calls() {
     with_whole_cache(|| {
         let dir = folder();
-        write(&dir.path().join("two"), 2);
+        let two = dir.path().join("two");
+        write(&two, 2);
+        fs::hard_link(&two, dir.path().join("the same")).unwrap();
+        File::create(dir.path().join("not cached")).unwrap().set_len(MIB).unwrap();
         // The file becomes that of the user who counts it: the kernel hides pages of other users' files.
-        let mut command = match rustix::process::geteuid().is_root() {
+        let files = || match rustix::process::geteuid().is_root() {
             false => isotherm(["files"]),
             true => {
                 let mut command = Command::new("setpriv");
@@ -355,10 +358,15 @@ fn without_bpf_named_files_are_counted_by_system_calls() {
                 command
             }
         };
-        let done = finish(command.arg(dir.path()).arg("--json"));
+        let done = finish(files().args([dir.path(), &two]).arg("--json"));
         assert_eq!(done.status, 0, "{}", done.err);
         assert!(done.err.contains("cachestat and mincore"), "{}", done.err);
+        let by_group = finish(files().arg(&two).args(["--by", "cgroup"]));
+        assert_eq!(by_group.status, 1, "{}", by_group.err);
+        assert!(by_group.err.contains("without --cgroup and --by cgroup"), "{}", by_group.err);
         let found = done.json();
+        assert_eq!(rows(&found, "resident_bytes"), [(two.display().to_string(), 2 * MIB)]);
+        assert_eq!(found["total"]["size_bytes"], 2 * MIB);
         assert_eq!(found["total"]["resident_bytes"], 2 * MIB);
         assert_eq!(found["rows"][0]["marks"], Value::Null, "unknown");
         assert_eq!(found["rows"][0]["mapped_bytes"], Value::Null, "unknown");
@@ -373,6 +381,7 @@ fn pages_of_a_file_of_another_user_are_not_counted() {
         let dir = folder();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let [theirs, open] = ["theirs", "open"].map(|name| dir.path().join(name));
+        fs::DirBuilder::new().mode(0o700).create(dir.path().join("closed")).unwrap();
         write(&theirs, 2);
         let file = write(&open, 1);
         fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).unwrap();
@@ -393,6 +402,7 @@ fn pages_of_a_file_of_another_user_are_not_counted() {
             remarks.contains("1 file could not be counted") && remarks.contains("its owner"),
             "{remarks}"
         );
+        assert!(remarks.contains("1 folder could not be read"), "{remarks}");
         drop(file);
     });
 }

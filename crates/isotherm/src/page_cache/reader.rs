@@ -165,7 +165,7 @@ impl CacheReader {
                 self.chosen = chosen;
                 Ok(scan)
             }
-            Way::Calls(reason) if order.by == By::Process => {
+            Way::Calls(reason) if matches!(order.by, By::Process | By::Cgroup) => {
                 Err(ScopeError::NamedOnly { reason: reason.clone() })
             }
             Way::Calls(_) => {
