@@ -75,6 +75,9 @@ struct Target {
     /// in order of time
     attributions: VecDeque<Attribution>,
     last: HeatBytes,
+    /// end of the last snapshot before it was added
+    added: Nanos,
+    /// end of the last snapshot with it
     seen: Nanos,
 }
 
@@ -159,15 +162,17 @@ impl Index {
             if is_full && !(may_forget && self.forget_first()) {
                 return None;
             }
-            self.targets.insert(id, Target::new());
+            self.targets.insert(id, Target::new(self.end));
         }
         self.targets.get_mut(&id)
     }
 
-    /// Forgets the target that ended first. Returns whether there was one.
+    /// Forgets the target that ended first. Returns whether there was one. A target that was announced after the last
+    /// snapshot has not ended.
     fn forget_first(&mut self) -> bool {
-        let ended = self.targets.iter().filter(|(_, t)| t.seen < self.end);
-        let first = ended.min_by_key(|(_, t)| t.seen).map(|(id, _)| *id);
+        let there = |t: &Target| t.seen.max(t.added);
+        let ended = self.targets.iter().filter(|(_, t)| there(t) < self.end);
+        let first = ended.min_by_key(|(_, t)| there(t)).map(|(id, _)| *id);
         first.is_some_and(|id| self.targets.remove(&id).is_some())
     }
 
@@ -389,8 +394,9 @@ impl Index {
 }
 
 impl Target {
-    fn new() -> Self {
+    fn new(added: Nanos) -> Self {
         Target {
+            added,
             fact: None,
             mappings: Arc::default(),
             axis: Axis::default(),
@@ -469,4 +475,31 @@ fn halve<T>(points: &mut VecDeque<T>) {
         n -= 1;
         n.is_multiple_of(2)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene;
+
+    /// The index is full when two processes are announced, before a snapshot has them.
+    #[test]
+    fn a_new_target_does_not_take_the_place_of_another_new_one() {
+        let (retention, memory) = (Retention::Newest, usize::MAX);
+        let thresholds = Thresholds::default();
+        let mut index =
+            Index::new(IndexLimits { retention, memory, ring: 1 << 30, bridge: false, thresholds });
+        let target = |id: u32| scene::target(id, vec![], vec![scene::region(0, 1 << 20, 10.0)]);
+        let all = (0..MAX_INDEXED_TARGETS as u32).map(target).collect();
+        index.push(Event::Snapshot(scene::snapshot(0, 1.0, all).into()));
+        index.push(Event::Snapshot(scene::snapshot(1, 1.0, vec![target(0)]).into()));
+        for id in [5000, 5001] {
+            let command = format!("app{id}");
+            index.push(Event::Target(TargetInfo { id: TargetId(id), pid: Some(id), command }));
+        }
+        let new = [0, 5000, 5001].map(target).to_vec();
+        index.push(Event::Snapshot(scene::snapshot(2, 1.0, new).into()));
+        let live = index.targets(9).into_iter().filter(|t| t.lives && t.id > 0);
+        assert_eq!(live.map(|t| t.pid).collect::<Vec<_>>(), [Some(5000), Some(5001)]);
+    }
 }
