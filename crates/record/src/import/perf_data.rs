@@ -71,9 +71,8 @@ pub(super) fn read(mut input: impl Read + Seek) -> Result<Results, Fault> {
         if kind != RECORD_SAMPLE {
             return Ok(());
         }
-        let Some((thread, time, raw)) = split(body, sample_type) else {
-            return Err(Fault::at(at, "a sample has neither time nor raw data of its tracepoint"));
-        };
+        // Samples of other events may have other parts.
+        let Some((thread, time, raw)) = split(body, sample_type) else { return Ok(()) };
         if let Some(mut event) = layouts.iter().find_map(|layout| layout.decode(raw, time)) {
             if all.len() >= MAX_EVENTS {
                 return Err(Fault::large(at, MAX_EVENTS, "events"));
@@ -114,6 +113,10 @@ fn sample_type(input: &mut (impl Read + Seek), attrs: (u64, u64), size: u64) -> 
         let sample_type = le64(&attr, 24).unwrap_or(0);
         if le64(&attr, 0).map(|n| n & 0xffff_ffff) != Some(TYPE_TRACEPOINT) {
             continue;
+        }
+        if sample_type & TIME == 0 || sample_type & RAW == 0 {
+            let why = "samples of its tracepoints have no time or no raw data: record them with perf record -e";
+            return Err(Fault::at(at, why));
         }
         if found.is_some_and(|found| found != sample_type) || sample_type & READ != 0 {
             let why = "its tracepoints were recorded with different parts: import what perf script prints";
@@ -401,6 +404,8 @@ mod tests {
         let records = [
             record(68, &[0; 8]),
             sample(2_000, 0, 3),
+            // one of another event, such as cycles: it has no raw data
+            record(RECORD_SAMPLE, &[0; 48]),
             sample(2_001, 4096, 4),
             sample(1_000, 0, 1),
             sample(1_001, 4096, 2),
