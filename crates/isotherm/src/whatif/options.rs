@@ -65,7 +65,8 @@ pub fn sweep(text: &str) -> Result<Sweep, String> {
         "min-age" => {
             let value = |text: &str| units::duration(text).map(|d| d.as_secs_f64());
             let values = steps(value(from)?, value(to)?).ok_or_else(wrong)?;
-            let short = |s: f64| Duration::from_millis((three_digits(s) * 1e3).round() as u64);
+            let short =
+                |s: f64| Duration::try_from_secs_f64(three_digits(s)).unwrap_or(Duration::MAX);
             Ok(Sweep::MinAge(values.into_iter().map(short).collect()))
         }
         "limit" => {
@@ -110,6 +111,9 @@ mod tests {
         assert_eq!(ages.len(), 13);
         assert_eq!((ages[0], ages[12]), (Duration::from_secs(1), Duration::from_secs(600)));
         assert!(ages.is_sorted() && ages[1] == Duration::from_millis(1700), "{ages:?}");
+        let Ok(Sweep::MinAge(ages)) = sweep("min-age=100us..10ms") else { panic!() };
+        assert!(ages.is_sorted_by(|a, b| a < b), "{ages:?}");
+        assert_eq!((ages[0], ages[12]), (Duration::from_micros(100), Duration::from_millis(10)));
         let Ok(Sweep::Limit(limits)) = sweep("limit=1G..8G") else { panic!() };
         assert_eq!((limits[0], limits[4], limits[12]), (1 << 30, 2 << 30, 8 << 30));
         for bad in ["", "min-age", "min-age=1s", "min-age=9s..1s", "age=1s..9s", "limit=0..1G"] {
