@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use super::meter::Meter;
 use super::running::SchemeJob;
 use super::saved::{Saved, Schemes};
-use super::{RequiredPrivileges, ServiceError, check_actions, check_for_files};
+use super::{RequiredPrivileges, ServiceError, check_actions, check_aims, check_for_files};
 use crate::ROOT;
 use crate::control::Attributes;
 use crate::notify::Notify;
@@ -33,7 +33,7 @@ impl SchemeJob {
         if new.is_empty() {
             return Err(ServiceError::NoScheme);
         }
-        let notes = self.replace(new, None, act, pids)?;
+        let notes = self.replace(new, None, attrs, act, pids)?;
         let schemes = Schemes { text: text.to_owned(), form };
         self.save(|changes| changes.schemes = Some(schemes));
         Ok(notes)
@@ -44,10 +44,12 @@ impl SchemeJob {
         &mut self,
         new: Vec<Scheme>,
         of_options: Option<&str>,
+        attrs: &Attrs,
         act: &dyn Act,
         pids: &[i32],
     ) -> Result<Vec<String>, ServiceError> {
         let engine = Engine::new(new.clone())?;
+        check_aims(new.iter(), attrs)?;
         if self.config.acting().files.is_some() {
             check_for_files(new.iter())?;
         }
@@ -112,7 +114,8 @@ impl SchemeJob {
         }
         let pids: Vec<i32> = on.state.follower.pids().collect();
         let act = on.watch.act().ok_or(ServiceError::CannotAct)?;
-        let notes = self.replace(config.schemes(&attrs)?, config.of_options(), act, &pids)?;
+        let notes =
+            self.replace(config.schemes(&attrs)?, config.of_options(), &attrs, act, &pids)?;
         // These attributes have already been checked, so this cannot fail and leave the change half done.
         on.watch.set_attrs(attrs)?;
         on.state.status.set_attrs(&attrs);
@@ -175,5 +178,48 @@ impl SchemeJob {
         if let Some(saved) = &mut self.saved {
             saved.change(change);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use isotherm_core::scheme::Aim;
+    use isotherm_core::{Applied, MonitorKind, OpsError, Support, Work};
+
+    use super::super::recording::SideRecord;
+    use super::super::tests::Config;
+    use super::*;
+    use crate::reclaim::untouched;
+
+    /// An operations set that supports each action, and acts on nothing.
+    struct Idle;
+
+    impl Act for Idle {
+        fn supports(&self, _: &isotherm_core::Action) -> Support {
+            Support::Yes
+        }
+
+        fn apply(&mut self, _: &[Work<'_>], _: &mut Vec<Applied>) -> Result<(), OpsError> {
+            Ok(())
+        }
+    }
+
+    fn job() -> SchemeJob {
+        let engine = Engine::new(Vec::new()).unwrap();
+        let required = RequiredPrivileges { files: true, frames: true };
+        let recording = SideRecord::off(0, String::new());
+        let config = Rc::new(Config::default());
+        SchemeJob::new(engine, Meter::default(), None, recording, None, required, config)
+    }
+
+    /// Found by a review: only the start refused it.
+    #[test]
+    fn an_objective_without_idle_ages_is_refused() {
+        let aimed = Scheme { aim: Some(Aim::Save(3000)), ..untouched(Default::default(), true) };
+        let regions = Attrs { monitor: MonitorKind::Regions, ..Attrs::default() };
+        let refused = job().replace(vec![aimed], None, &regions, &Idle, &[]);
+        assert!(matches!(refused, Err(ServiceError::NoAges("regions"))), "{refused:?}");
     }
 }

@@ -388,3 +388,76 @@ impl RequiredPrivileges {
         self.files <= have.files && self.frames <= have.frames
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use isotherm_linux::Way;
+    use isotherm_linux::damon::KdamondAttrs;
+
+    use super::*;
+
+    impl Acting {
+        /// Acts on these processes, without further options.
+        pub(super) fn on(targets: Selection) -> Self {
+            Acting {
+                targets,
+                files: None,
+                look: LookBy::Auto,
+                seed: None,
+                dry_run: false,
+                log: None,
+                passed: false,
+                stacks: false,
+                duration: None,
+                metrics: None,
+                metrics_every: Duration::from_secs(15),
+                lake: None,
+            }
+        }
+    }
+
+    /// A configuration without schemes.
+    pub(super) struct Config(Acting);
+
+    impl Default for Config {
+        fn default() -> Self {
+            Config(Acting::on(Selection::default()))
+        }
+    }
+
+    impl AttrsFor for Config {
+        fn attrs_for(&self, _: Way, _: bool) -> Result<Attrs, UsageError> {
+            Ok(Attrs::default())
+        }
+
+        fn kdamond(&self) -> Result<KdamondAttrs, UsageError> {
+            Err(UsageError::new("no kdamond".to_owned()))
+        }
+    }
+
+    impl ServiceConfig for Config {
+        fn acting(&self) -> &Acting {
+            &self.0
+        }
+
+        fn attrs(&self) -> &dyn AttrsFor {
+            self
+        }
+
+        fn check(&self) -> Result<Attrs, UsageError> {
+            Ok(Attrs::default())
+        }
+
+        fn schemes(&self, _: &Attrs) -> Result<Vec<Scheme>, UsageError> {
+            Ok(Vec::new())
+        }
+
+        fn socket(&self) -> Option<PathBuf> {
+            None
+        }
+
+        fn reread(&self) -> Result<Rc<dyn ServiceConfig>, ServiceError> {
+            Ok(Rc::new(Config::default()))
+        }
+    }
+}
