@@ -86,6 +86,12 @@ fn unavailable(o: &ReclaimScheme, acting: &Acting) -> Option<&'static str> {
         ),
         (acting.stacks, "pages out memory of the whole machine: leave out --stacks"),
         (acting.metrics.is_some(), "does not report memory by process: leave out --metrics"),
+        (acting.lake.is_some(), "does not report memory by process: leave out --lake"),
+        (
+            acting.files.is_some(),
+            "pages out memory of the whole machine: leave out --file, --dir, --mount and --cached, \
+             or choose --look bpf",
+        ),
         (
             o.pages || o.aim.is_some(),
             "acts on regions: leave out --pages and --aim, or choose --look bpf",
@@ -315,7 +321,58 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
+    use isotherm_core::Attrs;
+
     use super::*;
+    use crate::agent::{LakeOptions, LakePlace};
+    use crate::follow::Selection;
+    use crate::page_cache::FileScope;
+    use crate::reclaim::TimeQuota;
+    use crate::watch::FilesToWatch;
+
+    fn options() -> ReclaimScheme {
+        ReclaimScheme {
+            min_age: Duration::from_secs(120),
+            pages: false,
+            aim: None,
+            quota: TimeQuota { time: None, window: Duration::from_secs(1) },
+            quota_size: None,
+            watermarks: None,
+            watermarks_interval: None,
+            ranges: Vec::new(),
+            files_too: false,
+            skip_anon: false,
+            goals: Vec::new(),
+        }
+    }
+
+    /// Found by a review: it began, and wrote no rows and watched no files.
+    #[test]
+    fn options_that_the_kernel_does_not_have_are_refused() {
+        let all = Acting::on(Selection { all: true, ..Selection::default() });
+        let why = |acting: &Acting| {
+            request(&options(), acting, Attrs::default().into())
+                .map(drop)
+                .map_err(|e| e.to_string())
+        };
+        assert_eq!(why(&all), Ok(()));
+        let lake = LakeOptions {
+            place: LakePlace::Dir("/lake".into()),
+            host: None,
+            keep: Duration::MAX,
+            keep_bytes: None,
+            spool: "/spool".into(),
+            spool_bytes: 0,
+            upload_every: Duration::MAX,
+            command_lines: false,
+        };
+        let lake = Acting { lake: Some(lake), ..all.clone() };
+        assert!(why(&lake).unwrap_err().contains("--lake"), "{:?}", why(&lake));
+        let scope = FileScope { paths: vec!["/".into()], ..FileScope::default() };
+        let files = FilesToWatch { scope, by_access: false, remembers: true, traces: false };
+        let files = Acting { files: Some(files), ..all };
+        assert!(why(&files).unwrap_err().contains("--file"), "{:?}", why(&files));
+    }
 
     #[test]
     fn excluded_memory_is_reported_with_a_reason() {
