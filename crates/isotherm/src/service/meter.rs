@@ -10,6 +10,7 @@ use isotherm_core::scheme::{
 };
 use isotherm_core::{Attribution, Nanos, Snapshot, TargetId, TargetView, Thresholds};
 use isotherm_linux::cgroup::{Cgroup, CgroupError, Version};
+use isotherm_linux::sys::read_regular;
 use isotherm_linux::{counts_stalls, fragmentation, free, of_group, of_machine, proc, swap};
 use tracing::info;
 
@@ -413,14 +414,12 @@ fn with_working_set(
 
 /// The number that a file contains.
 fn number(path: &str) -> Result<f64, MeterError> {
-    use std::io::Read;
-    let cannot = |source| MeterError::Read { path: path.to_owned(), source };
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(cannot)?;
-    file.take(MAX_NUMBER).read_to_string(&mut text).map_err(cannot)?;
+    let bytes = read_regular(path.as_ref(), MAX_NUMBER)
+        .map_err(|source| MeterError::Read { path: path.to_owned(), source })?;
+    let text = String::from_utf8_lossy(&bytes);
     text.trim().parse().map_err(|source| MeterError::NoNumber {
         path: path.to_owned(),
-        text: text.clone(),
+        text: text.clone().into_owned(),
         source,
     })
 }

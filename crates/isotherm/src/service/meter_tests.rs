@@ -320,3 +320,18 @@ fn prices_are_those_of_this_machine() {
     fs::write(root.path().join("proc/swaps"), "Filename\n/dev/sda2 partition 99 0 -2\n").unwrap();
     assert_eq!(prices(), Prices::on_disk(read));
 }
+
+/// Found by a review: the service waited for the writer of a pipe.
+#[test]
+fn a_pipe_in_the_place_of_a_number_hangs_nothing() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pipe");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    // Without a reader of its own, a wait would end only with the test.
+    let (done, result) = std::sync::mpsc::channel();
+    let name = path.display().to_string();
+    std::thread::spawn(move || done.send(number(&name).map_err(|e| chain(&e))));
+    let read = result.recv_timeout(Duration::from_secs(20)).expect("it waits for a writer");
+    assert!(read.as_ref().is_err_and(|e| e.contains("no regular file")), "{read:?}");
+}
