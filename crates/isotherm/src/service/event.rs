@@ -1,6 +1,7 @@
 //! One action, or one skipped match: as a line of the log, and as text.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
+use std::iter;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use isotherm_core::scheme::{ActionEvent, Outcome};
@@ -8,6 +9,9 @@ use isotherm_core::{Failure, Mapping, Nanos, Snapshot};
 use isotherm_record::TargetInfo;
 use isotherm_report::{bytes, printable};
 use serde::{Deserialize, Serialize};
+
+/// Maximum length of a line of a log that is read, in bytes. A service writes lines of some KiB.
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// A line of the log: `docs/abi/testing/audit-log.md`.
 #[derive(Debug, Serialize)]
@@ -115,12 +119,24 @@ impl LoggedAction {
 }
 
 /// The actions of a log that were applied to memory. All other lines are left out, also those that were cut.
-pub fn logged_actions(log: impl BufRead) -> impl Iterator<Item = io::Result<LoggedAction>> {
+pub fn logged_actions(mut log: impl BufRead) -> impl Iterator<Item = io::Result<LoggedAction>> {
     let action = |line: Vec<u8>| {
         let action: LoggedAction = serde_json::from_slice(&line).ok()?;
         (action.outcome == "acted" && action.applied > 0).then_some(action)
     };
-    log.split(b'\n').filter_map(move |line| line.map(action).transpose())
+    let lines = iter::from_fn(move || next_line(&mut log).transpose());
+    lines.filter_map(move |line| line.map(action).transpose())
+}
+
+/// The next line, with its end; an empty one in the place of a line that is too long. `None` at the end of the log.
+fn next_line(log: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let length = log.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+    if length as u64 == MAX_LINE_BYTES && line.last() != Some(&b'\n') {
+        line = Vec::new();
+        log.skip_until(b'\n')?;
+    }
+    Ok((length > 0).then_some(line))
 }
 
 /// The mapping that contains the start of the range.
@@ -199,5 +215,18 @@ mod tests {
         assert_eq!((first.applied, last.applied), (8192, 4096));
         assert_eq!((&*first.scheme, &*first.action, first.pid), ("cold", "pageout", Some(7)));
         assert_eq!(first.since_1970(), Some(Duration::from_millis(1500)));
+    }
+
+    /// Found by a review: a large file without line ends was collected until memory ended.
+    #[test]
+    fn a_line_that_is_too_long_is_skipped() {
+        let line = |applied, padding| {
+            let line = LogLine { outcome: "acted", applied, ..LINE };
+            serde_json::to_string(&line).unwrap() + &" ".repeat(padding)
+        };
+        let max = MAX_LINE_BYTES as usize;
+        let log = [line(1, max), line(2, 0)].join("\n");
+        let found = logged_actions(log.as_bytes()).map(|action| action.unwrap().applied);
+        assert_eq!(found.collect::<Vec<_>>(), [2]);
     }
 }
