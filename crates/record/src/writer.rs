@@ -78,7 +78,8 @@ pub struct Writer<S = RecordFiles> {
     waits: Option<(Nanos, Nanos, Nanos)>,
     last_seq: Option<u64>,
     file_len: u64,
-    full: bool,
+    /// whether the file has its end: it is full, or the next file could not be begun
+    ended: bool,
     summary: RecordingTotals,
 }
 
@@ -165,7 +166,7 @@ impl<S: Sink> Writer<S> {
             waits: None,
             last_seq: None,
             file_len: 0,
-            full: false,
+            ended: false,
             summary: RecordingTotals::default(),
         };
         let beginning = writer.beginning(0)?;
@@ -359,7 +360,7 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// If they cannot be written.
     pub fn flush(&mut self) -> Result<RecordProgress, WriteError> {
-        if self.full {
+        if self.ended {
             return Ok(RecordProgress::Full);
         }
         if self.columns.is_empty() {
@@ -391,7 +392,7 @@ impl<S: Sink> Writer<S> {
         Ok(progress)
     }
 
-    /// Writes the waiting snapshots and the end, unless the record is full and already has its end.
+    /// Writes the waiting snapshots and the end, unless the record already has its end.
     ///
     /// # Errors
     /// If they cannot be written. The record then gets an end with the error, if there is space.
@@ -424,7 +425,7 @@ impl<S: Sink> Writer<S> {
     }
 
     fn progress(&self) -> RecordProgress {
-        if self.full { RecordProgress::Full } else { RecordProgress::Going }
+        if self.ended { RecordProgress::Full } else { RecordProgress::Going }
     }
 
     fn check(&self, s: &Snapshot) -> Result<(), InvalidField> {
@@ -468,7 +469,7 @@ impl<S: Sink> Writer<S> {
     /// Writes a frame to this file. If there is no space, writes it to the next file, or, without rotation, the
     /// record is full.
     fn put(&mut self, kind: FrameKind, message: &[u8]) -> Result<RecordProgress, WriteError> {
-        if self.full {
+        if self.ended {
             return Ok(RecordProgress::Full);
         }
         let frame = seal(kind, message)?;
@@ -476,7 +477,6 @@ impl<S: Sink> Writer<S> {
         if self.file_len.saturating_add(len + END_ROOM) > self.file_size {
             if !self.rotates {
                 self.end(FileEndReason::MaxSize, "")?;
-                self.full = true;
                 return Ok(RecordProgress::Full);
             }
             let beginning = self.beginning(len)?;
@@ -518,7 +518,7 @@ impl<S: Sink> Writer<S> {
     }
 
     fn begin_file(&mut self, beginning: &[Vec<u8>]) -> Result<(), WriteError> {
-        self.file_len = 0;
+        (self.file_len, self.ended) = (0, false);
         self.summary.files += 1;
         beginning.iter().try_for_each(|frame| self.append(frame))
     }
@@ -533,7 +533,9 @@ impl<S: Sink> Writer<S> {
             .collect();
         let end = End { why, note, snapshots: self.summary.snapshots, files: self.summary.files };
         let message = self.encoder.rows(&from_ends(&[end])?)?;
-        self.append(&seal(FrameKind::End, &message)?)
+        self.append(&seal(FrameKind::End, &message)?)?;
+        self.ended = true;
+        Ok(())
     }
 
     fn append(&mut self, frame: &[u8]) -> Result<(), WriteError> {

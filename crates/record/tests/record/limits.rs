@@ -250,6 +250,21 @@ fn rotation_does_not_follow_a_link() {
     assert_eq!(fs::metadata(&diary).unwrap().len(), 0);
 }
 
+/// Found by a review: the file had a second end, and was damaged.
+#[test]
+fn a_failed_rotation_leaves_a_sound_record() {
+    let d = dir();
+    let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
+    let mut writer = Writer::create(&d.path, &facts(), limits).unwrap();
+    fs::create_dir(d.dir.path().join("rec.2")).unwrap();
+    let _ = writer.target(target(1)).unwrap();
+    let failed = many(2000).find_map(|s| writer.snapshot(&s).err());
+    assert!(matches!(failed, Some(WriteError::Io { .. })), "{failed:?}");
+    let summary = writer.finish(FileEndReason::Failed, "rotation").unwrap();
+    assert_eq!(end(&d.path), FileEndReason::Rotated);
+    assert_eq!(all_snapshots(&d.path).len() as u64, summary.snapshots);
+}
+
 #[test]
 fn a_missing_directory_is_said_so() {
     let error = Writer::create(Path::new("/nowhere/rec"), &facts(), Limits::default());
