@@ -5,6 +5,7 @@ use isotherm_record::Limits;
 
 use super::ServiceError;
 use super::running::SchemeJob;
+use super::saved::Schemes;
 use super::state::ServiceStatus;
 use crate::control::{Request, Response};
 use crate::session::JobContext;
@@ -27,10 +28,11 @@ impl SchemeJob {
             Request::Pause => self.pause(true),
             Request::Resume => self.pause(false),
             Request::Stop => {}
-            Request::Commit { schemes, form } => {
+            Request::Commit { schemes: text, form } => {
+                let schemes = Schemes { text, form, interval_ns: None };
                 let pids: Vec<i32> = on.state.follower.pids().collect();
                 let act = on.watch.act().ok_or(ServiceError::CannotAct)?;
-                return Ok(Response::noted(self.commit(&schemes, form, &attrs, act, &pids)?));
+                return Ok(Response::noted(self.commit(schemes, &attrs, act, &pids)?));
             }
             Request::Attributes(new) => self.set_attributes(&new, on)?,
             Request::Targets { add, remove } => {

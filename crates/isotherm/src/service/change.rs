@@ -1,5 +1,7 @@
 //! Changes while schemes are running: to the schemes, to the monitor's attributes, and to the targets.
 
+use std::time::Duration;
+
 use isotherm_core::scheme::{Engine, Scheme};
 use isotherm_core::{Act, Attrs};
 use isotherm_linux::sys;
@@ -13,29 +15,29 @@ use super::{RequiredPrivileges, ServiceError, check_actions, check_aims, check_f
 use crate::ROOT;
 use crate::control::Attributes;
 use crate::notify::Notify;
-use crate::schemes::{self, SchemeSyntax};
+use crate::schemes;
 use crate::session::JobContext;
 use crate::words::chain;
 
 impl SchemeJob {
-    /// Replaces the schemes by those in `text`. If one of them cannot run here, the current schemes stay.
+    /// Replaces the schemes by those in a text. If one of them cannot run here, the current schemes stay.
     /// Returns notes about what must change on the machine before the new schemes can act.
     pub fn commit(
         &mut self,
-        text: &str,
-        form: SchemeSyntax,
+        schemes: Schemes,
         attrs: &Attrs,
         act: &dyn Act,
         pids: &[i32],
     ) -> Result<Vec<String>, ServiceError> {
-        let new = schemes::parse_as(form, text, attrs.snapshot_interval(), &[])
+        let interval = schemes.interval_ns.map_or(attrs.snapshot_interval(), Duration::from_nanos);
+        let new = schemes::parse_as(schemes.form, &schemes.text, interval, &[])
             .map_err(ServiceError::Schemes)?;
         if new.is_empty() {
             return Err(ServiceError::NoScheme);
         }
         let notes = self.replace(new, None, attrs, act, pids)?;
-        let schemes = Schemes { text: text.to_owned(), form };
-        self.save(|changes| changes.schemes = Some(schemes));
+        let interval_ns = u64::try_from(interval.as_nanos()).ok();
+        self.save(|changes| changes.schemes = Some(Schemes { interval_ns, ..schemes }));
         Ok(notes)
     }
 
@@ -150,8 +152,8 @@ impl SchemeJob {
                 Err(e) => warn!("the previous attributes are not restored: {e}"),
             }
         }
-        if let Some(Schemes { text, form }) = left.schemes {
-            match self.commit(&text, form, &attrs, act, pids) {
+        if let Some(schemes) = left.schemes {
+            match self.commit(schemes, &attrs, act, pids) {
                 Ok(notes) => {
                     taken.push("committed schemes");
                     notes.iter().for_each(|note| warn!("{note}"));
@@ -192,6 +194,7 @@ mod tests {
     use super::super::tests::Config;
     use super::*;
     use crate::reclaim::untouched;
+    use crate::schemes::SchemeSyntax;
 
     /// An operations set that supports each action, and acts on nothing.
     struct Idle;
@@ -212,6 +215,30 @@ mod tests {
         let recording = SideRecord::off(0, String::new());
         let config = Rc::new(Config::default());
         SchemeJob::new(engine, Meter::default(), None, recording, None, required, config)
+    }
+
+    /// Found by a review: ages in intervals became those of the attributes that were set later.
+    #[test]
+    fn a_crash_does_not_change_the_ages_of_committed_schemes() {
+        let dir = tempfile::tempdir().unwrap();
+        let saved = || Some(Saved::beside(&dir.path().join("control.sock")));
+        let interval =
+            |seconds| Attributes { interval_seconds: Some(seconds), ..Default::default() };
+        let schemes = Schemes {
+            text: "4K max min min 8 max stat".to_owned(),
+            form: SchemeSyntax::Txt,
+            interval_ns: None,
+        };
+        let mut first = job();
+        first.saved = saved();
+        let attrs = interval(60.0).over(Attrs::default()).unwrap();
+        let _ = first.commit(schemes, &attrs, &Idle, &[]).unwrap();
+        first.save(|changes| changes.attributes = interval(10.0));
+        let mut second = job();
+        let attrs = second.take_up(saved(), &Idle, &[], Attrs::default());
+        assert_eq!(attrs.interval, Duration::from_secs(10));
+        let ages: Vec<_> = second.engine.schemes().map(|(s, _)| *s.pattern.age.start()).collect();
+        assert_eq!(ages, [Duration::from_secs(120)]);
     }
 
     /// Found by a review: only the start refused it.

@@ -33,6 +33,8 @@ pub struct Changes {
 pub struct Schemes {
     pub text: String,
     pub form: SchemeSyntax,
+    /// interval that ages without a unit count; `None`: that of the present attributes
+    pub interval_ns: Option<u64>,
 }
 
 /// A file next to the socket. It exists while there are changes, and is removed at a clean end.
@@ -115,13 +117,21 @@ mod tests {
         let dir = tempfile::TempDir::new().unwrap();
         let mut first = saved(dir.path());
         assert_eq!(first.left(), None);
-        let schemes = Schemes { text: "4K null".into(), form: SchemeSyntax::Txt };
+        let (text, form) = ("4K null".to_owned(), SchemeSyntax::Txt);
+        let schemes = Schemes { text, form, interval_ns: Some(7) };
         first.change(|c| c.paused = true);
         first.change(|c| c.schemes = Some(schemes.clone()));
         let left = saved(dir.path()).left().unwrap();
         assert_eq!((left.paused, left.schemes), (true, Some(schemes)));
         first.forget();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn schemes_of_an_earlier_version_have_no_interval() {
+        let read = serde_json::from_str(r#"{"text":"4K null","form":"txt"}"#);
+        let (text, form) = ("4K null".to_owned(), SchemeSyntax::Txt);
+        assert_eq!(read.ok(), Some(Schemes { text, form, interval_ns: None }));
     }
 
     #[test]
