@@ -132,6 +132,18 @@ pub struct TargetInfo {
     pub command: String,
 }
 
+impl TargetInfo {
+    /// Maximal length of a command in bytes. The kernel's command lines are read up to it.
+    pub const MAX_COMMAND: usize = 4096;
+}
+
+/// The longest beginning of `text` that has at most `max` bytes.
+#[must_use]
+pub fn cut(text: &str, max: usize) -> &str {
+    let mut ends = (0..=max.min(text.len())).rev();
+    ends.find_map(|end| text.get(..end)).unwrap_or_default()
+}
+
 /// The reason why a file of a record ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -70,7 +70,7 @@ pub use export::{
     export_perf_script, export_perfetto,
 };
 pub use files::{AtomicFiles, RecordFiles, Sink};
-pub use header::{End, FileEndReason, RecordingHeader, TargetInfo};
+pub use header::{End, FileEndReason, RecordingHeader, TargetInfo, cut};
 pub use limits::{Limits, LimitsError};
 pub use outcome::{RecordProgress, RecordingTotals, WriteError};
 pub use reader::{FramePosition, Reader};

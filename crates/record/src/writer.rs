@@ -21,7 +21,7 @@ use crate::event::Event;
 use crate::faults::{CodeSet, from_code, from_faults};
 use crate::files::{AtomicFiles, RecordFiles, Sink};
 use crate::frame::{self, FrameKind, MAX_PAYLOAD};
-use crate::header::{End, FileEndReason, RecordingHeader, TargetInfo};
+use crate::header::{End, FileEndReason, RecordingHeader, TargetInfo, cut};
 use crate::limits::Limits;
 use crate::mappings::from_sets;
 use crate::message::Encoder;
@@ -524,13 +524,7 @@ impl<S: Sink> Writer<S> {
     }
 
     fn end(&mut self, why: FileEndReason, note: &str) -> Result<(), WriteError> {
-        let note: String = note
-            .chars()
-            .scan(0, |len, c| {
-                *len += c.len_utf8();
-                (*len <= MAX_NOTE_BYTES).then_some(c)
-            })
-            .collect();
+        let note = cut(note, MAX_NOTE_BYTES).to_owned();
         let end = End { why, note, snapshots: self.summary.snapshots, files: self.summary.files };
         let message = self.encoder.rows(&from_ends(&[end])?)?;
         self.append(&seal(FrameKind::End, &message)?)?;

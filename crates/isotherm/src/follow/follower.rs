@@ -8,7 +8,7 @@ use std::time::Duration;
 use isotherm_core::{Attribution, Nanos, TargetId};
 use isotherm_linux::proc::{Births, cut_comm};
 use isotherm_linux::{AttachError, Hold, proc, sys};
-use isotherm_record::TargetInfo;
+use isotherm_record::{TargetInfo, cut};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tracing::{debug, warn};
 
@@ -219,7 +219,7 @@ impl Follower {
         let name = program.file_name().map(|name| cut_comm(&name.to_string_lossy()));
         let Some(process) = self.processes.get_mut(&pid) else { return };
         if name.is_some_and(|name| name == process.comm) {
-            process.command = command.join(" ");
+            process.command = cut(&command.join(" "), TargetInfo::MAX_COMMAND).to_owned();
             process.has_command = true;
             if let Some(newest) = self.news.last_mut() {
                 newest.command.clone_from(&process.command);
@@ -650,6 +650,17 @@ mod tests {
         // For a moment the process has the name of a thread that is not its first one.
         let of_thread = [("app", "app -n 1"), ("worker", ""), ("app", "app -n 1")];
         assert_eq!(names(&of_thread), ["app -n 1"]);
+    }
+
+    /// Found by a review: the command line that isotherm was given has up to 2 MiB.
+    #[test]
+    fn a_long_command_is_cut() {
+        let mut follower = Follower::default();
+        let _ = follower.processes.insert(7, FollowedProcess { comm: "sh".into(), ..followed() });
+        let command = ["sh".to_owned(), "é".repeat(1 << 20)];
+        follower.name_started(7, "/bin/sh".as_ref(), &command);
+        // A character of two bytes does not fit in the last one.
+        assert_eq!(follower.processes[&7].command.len(), TargetInfo::MAX_COMMAND - 1);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use isotherm_core::{Attribution, Attrs, Nanos, TargetId, Thresholds};
 
 use super::ExportError;
 use crate::event::{Event, ReadError};
-use crate::header::{RecordingHeader, TargetInfo};
+use crate::header::{RecordingHeader, TargetInfo, cut};
 use crate::reader::Reader;
 
 /// Approximate number of rows in a record batch.
@@ -120,7 +120,9 @@ impl Context {
         match event {
             Event::Header(facts) => self.facts = facts.clone(),
             Event::Target(fact) => {
-                self.targets.insert(fact.id, fact.clone());
+                // A batch repeats a command in many rows, and a column holds at most 2 GiB.
+                let command = cut(&fact.command, TargetInfo::MAX_COMMAND).to_owned();
+                self.targets.insert(fact.id, TargetInfo { command, ..*fact });
             }
             Event::Attribution(a) => self.later.push_back(a.clone()),
             Event::Snapshot(s) => {

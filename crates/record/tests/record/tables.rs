@@ -9,7 +9,7 @@ use arrow_array::types::{UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use isotherm_core::{Attribution, Missing, Nanos, RateSupport, Thresholds};
 use isotherm_record::{
-    FileEndReason, Limits, Reader, RecordingHeader, Table, Writer, export_parquet,
+    FileEndReason, Limits, Reader, RecordingHeader, Table, TargetInfo, Writer, export_parquet,
 };
 
 use crate::samples::{
@@ -83,6 +83,26 @@ fn regions_have_the_support_of_their_rates() {
         let found: Vec<_> = found.iter().map(|bp| bp.map(u32::from)).collect();
         let views = snapshots.iter().flat_map(|s| &s.targets).flat_map(|t| &t.regions);
         assert_eq!(found, views.map(|r| r.support.map(of)).collect::<Vec<_>>(), "{name}");
+    }
+}
+
+/// Found by a review: a column of 65,536 rows with a long command exceeded 2 GiB.
+#[test]
+fn a_long_command_is_cut() {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::to(&mut bytes, Path::new(""), &facts(), Limits::default()).unwrap();
+    for id in 0..3 {
+        let command = "é".repeat(1 << 20);
+        let _ = writer.target(TargetInfo { command, ..target(id) }).unwrap();
+    }
+    for s in few(4) {
+        let _ = writer.snapshot(&s).unwrap();
+    }
+    writer.finish(FileEndReason::Stopped, "").unwrap();
+    for table in [Table::Snapshots, Table::Targets] {
+        let rows = rows(table, &bytes);
+        let commands = rows["command"].as_string::<i32>();
+        assert!(commands.iter().all(|c| c.is_some_and(|c| c.len() == TargetInfo::MAX_COMMAND)));
     }
 }
 
