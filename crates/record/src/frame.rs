@@ -23,6 +23,8 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89ISOTHM\n";
 pub(crate) const VERSION: u16 = 8;
 /// Maximal size of a payload in bytes, compressed or uncompressed.
 pub(crate) const MAX_PAYLOAD: usize = 64 << 20;
+/// Maximal number of rows in a frame of a table whose rows become events: equal rows pack to almost nothing.
+pub(crate) const MAX_ROWS: usize = 1 << 18;
 /// Bytes before the payload.
 const HEADER_LEN: usize = 24;
 /// A disk writes this many bytes completely, or none of them.

@@ -1,6 +1,6 @@
 //! The state after the frames of a record that were read so far.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::attributions::to_attributions;
 use crate::bad::{InvalidField, ensure};
 use crate::event::Event;
 use crate::faults::{to_code, to_faults};
-use crate::frame::{Frame, FrameKind};
+use crate::frame::{Frame, FrameKind, MAX_ROWS};
 use crate::header::{End, RecordingHeader};
 use crate::mappings::{MappingSet, to_sets};
 use crate::message::{Message, decode, holds_rows};
@@ -25,12 +25,16 @@ use crate::versions;
 
 /// Maximal number of mappings in memory: a limit for untrusted input, far above that of real machines.
 const MAX_MAPPINGS: usize = 4 << 20;
+/// The same for sets of mappings, which may be empty.
+const MAX_SETS: usize = 1 << 20;
 
 /// The state after the frames that were read so far.
 pub(crate) struct StreamState {
     schemas: Schemas,
     facts: Option<Arc<RecordingHeader>>,
-    sets: HashMap<u64, MappingSet>,
+    sets: BTreeMap<u64, MappingSet>,
+    /// number of mappings in these sets
+    nr_mappings: usize,
     /// number of the newest set that a snapshot has used
     newest_set: Option<u64>,
     last_seq: Option<u64>,
@@ -73,7 +77,8 @@ pub(crate) struct StreamState {
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
     facts: Option<Arc<RecordingHeader>>,
-    sets: HashMap<u64, MappingSet>,
+    sets: BTreeMap<u64, MappingSet>,
+    nr_mappings: usize,
     newest_set: Option<u64>,
     last_seq: Option<u64>,
 }
@@ -86,7 +91,8 @@ impl Known {
             earlier.is_none_or(|earlier| !Arc::ptr_eq(&earlier.mappings, &set.mappings))
         };
         let new = self.sets.values().filter(is_new).map(MappingSet::bytes);
-        self.sets.capacity() * size_of::<(u64, MappingSet)>() + new.sum::<usize>()
+        // The nodes of the map are at least half full.
+        2 * self.sets.len() * size_of::<(u64, MappingSet)>() + new.sum::<usize>()
     }
 }
 
@@ -95,7 +101,8 @@ impl StreamState {
         Ok(StreamState {
             schemas: Schemas::new()?,
             facts: None,
-            sets: HashMap::new(),
+            sets: BTreeMap::new(),
+            nr_mappings: 0,
             newest_set: None,
             last_seq: None,
             last_attribution: None,
@@ -124,6 +131,7 @@ impl StreamState {
         Ok(StreamState {
             facts: known.facts,
             sets: known.sets,
+            nr_mappings: known.nr_mappings,
             newest_set: known.newest_set,
             last_seq: known.last_seq,
             in_rows: true,
@@ -140,6 +148,7 @@ impl StreamState {
         between.then(|| Known {
             facts: self.facts.clone(),
             sets: self.sets.clone(),
+            nr_mappings: self.nr_mappings,
             newest_set: self.newest_set,
             last_seq: self.last_seq,
         })
@@ -210,6 +219,7 @@ impl StreamState {
             self.missing = self.missing();
             (self.missing_at_begin, self.missing_at_end, self.ends) = (0, 0, 0);
             self.sets.clear();
+            self.nr_mappings = 0;
             self.code.clear();
             self.facts = Some(Arc::new(facts.clone()));
             events.push_back(Event::Header(facts));
@@ -224,6 +234,8 @@ impl StreamState {
         events: &mut VecDeque<Event>,
     ) -> Result<(), InvalidField> {
         ensure(!self.ended, "it comes after the end")?;
+        let are_events = !matches!(kind, FrameKind::Snapshots | FrameKind::Ages);
+        ensure(!are_events || rows.num_rows() <= MAX_ROWS, "it has more rows than a frame may")?;
         match kind {
             FrameKind::Snapshots => {
                 let rows = SnapshotRows::of(rows)?;
@@ -294,8 +306,10 @@ impl StreamState {
             ensure(*known == set, "it changes a set of mappings that an earlier frame defined")?;
             return Ok(None);
         }
-        let held: usize = self.sets.values().map(|s| s.mappings.len()).sum();
-        ensure(held + set.mappings.len() <= MAX_MAPPINGS, "there are too many mappings")?;
+        let nr_mappings = self.nr_mappings + set.mappings.len();
+        ensure(nr_mappings <= MAX_MAPPINGS, "there are too many mappings")?;
+        ensure(self.sets.len() < MAX_SETS, "there are too many sets of mappings")?;
+        self.nr_mappings = nr_mappings;
         let event = Event::Mappings { target: set.target, mappings: set.mappings.clone() };
         self.sets.insert(set.number, set);
         Ok(Some(event))
@@ -395,9 +409,12 @@ impl StreamState {
     /// Forgets the earlier sets that this snapshot does not use; the writer does the same.
     fn forget_sets(&mut self, used: &[u64]) {
         self.newest_set = self.newest_set.max(used.iter().copied().max());
-        let newest = self.newest_set;
-        if self.sets.len() > used.len() {
-            self.sets.retain(|number, _| Some(*number) > newest || used.contains(number));
+        let Some(newest) = self.newest_set.filter(|_| self.sets.len() > used.len()) else { return };
+        let used: HashSet<u64> = used.iter().copied().collect();
+        let earlier = self.sets.range(..=newest).map(|(number, _)| *number);
+        let unused: Vec<u64> = earlier.filter(|number| !used.contains(number)).collect();
+        for set in unused.iter().filter_map(|number| self.sets.remove(number)) {
+            self.nr_mappings -= set.mappings.len();
         }
     }
 }
@@ -405,4 +422,38 @@ impl StreamState {
 /// Whether rows of this kind describe memory and its use, and not the recording and its targets.
 fn is_of_memory(kind: FrameKind) -> bool {
     !matches!(kind, FrameKind::Targets | FrameKind::Attribution | FrameKind::End)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::TargetInfo;
+    use crate::tables::from_targets;
+
+    /// Found by a review: a few KiB of packed rows became gigabytes of events.
+    #[test]
+    fn a_frame_with_too_many_rows_is_damage() {
+        let fact = TargetInfo { id: TargetId(0), pid: None, command: String::new() };
+        for (n, sound) in [(MAX_ROWS, true), (MAX_ROWS + 1, false)] {
+            let rows = from_targets(&vec![fact.clone(); n]).unwrap();
+            let (mut state, mut events) = (StreamState::new().unwrap(), VecDeque::new());
+            let read = state.rows(FrameKind::Targets, &rows, &mut events);
+            assert_eq!((read.is_ok(), events.len()), (sound, if sound { n } else { 0 }));
+        }
+    }
+
+    /// Found by a review: each new set looked at all others, and empty sets had no limit.
+    #[test]
+    fn empty_sets_have_a_limit() {
+        let mut state = StreamState::new().unwrap();
+        let mappings = Arc::default();
+        let set =
+            |number| MappingSet { number, target: TargetId(0), mappings: Arc::clone(&mappings) };
+        for number in 0..MAX_SETS as u64 {
+            assert!(state.add(set(number)).is_ok());
+        }
+        assert!(state.add(set(MAX_SETS as u64)).is_err());
+        state.forget_sets(&[MAX_SETS as u64 - 1]);
+        assert_eq!((state.sets.len(), state.nr_mappings), (1, 0));
+    }
 }

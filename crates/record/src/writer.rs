@@ -20,7 +20,7 @@ use crate::columns::{SnapshotColumns, bytes_of};
 use crate::event::Event;
 use crate::faults::{CodeSet, from_code, from_faults};
 use crate::files::{AtomicFiles, RecordFiles, Sink};
-use crate::frame::{self, FrameKind, MAX_PAYLOAD};
+use crate::frame::{self, FrameKind, MAX_PAYLOAD, MAX_ROWS};
 use crate::header::{End, FileEndReason, RecordingHeader, TargetInfo, cut};
 use crate::limits::Limits;
 use crate::mappings::from_sets;
@@ -41,7 +41,7 @@ const ATTRIBUTIONS: usize = 4096;
 /// Maximal number of faults that wait for snapshots.
 const MAX_WAITING_FAULTS: usize = 4096;
 /// Maximal number of accesses to files that wait for snapshots.
-const ACCESSES: usize = 1 << 18;
+const ACCESSES: usize = MAX_ROWS;
 /// Bytes reserved in each file for its end.
 const END_ROOM: u64 = 2048;
 /// Maximal size of the end's note in bytes, so that the end fits in the reserved space.
@@ -500,7 +500,10 @@ impl<S: Sink> Writer<S> {
             messages.push((kind, self.encoder.schema(schema)?));
         }
         let targets: Vec<_> = self.targets.iter().map(|t| t.fact.clone()).collect();
-        messages.push((FrameKind::Targets, self.encoder.rows(&from_targets(&targets)?)?));
+        let (whole, rest) = targets.as_chunks::<MAX_ROWS>();
+        for targets in whole.iter().map(|part| part.as_slice()).chain([rest]) {
+            messages.push((FrameKind::Targets, self.encoder.rows(&from_targets(targets)?)?));
+        }
         for set in self.sets.all() {
             messages.push((FrameKind::Mappings, self.encoder.rows(&from_sets(&[set])?)?));
         }

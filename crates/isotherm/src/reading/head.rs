@@ -1,6 +1,6 @@
 //! The metadata of a record.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ impl Head {
     pub fn read(input: &Input) -> Result<Head, ReadingError> {
         let mut head = Head::default();
         let mut gaps = Gaps::default();
+        // In the next recording of a record, a number may stand for another process.
+        let mut places: HashMap<(TargetId, Option<u32>), usize> = HashMap::new();
         let reader = open(input)?;
         // The snapshots around a gap give its time.
         let reader = if input.skip_damaged { reader } else { reader.without_snapshots() };
@@ -45,10 +47,13 @@ impl Head {
                 }
                 // A second fact means that the target has become another program: the last name
                 // counts.
-                Event::Target(t) => match head.targets.iter_mut().find(|known| is_same(known, t)) {
-                    Some(known) => known.clone_from(t),
-                    None => head.targets.push(t.clone()),
-                },
+                Event::Target(t) => {
+                    let place = *places.entry((t.id, t.pid)).or_insert(head.targets.len());
+                    match head.targets.get_mut(place) {
+                        Some(known) => known.clone_from(t),
+                        None => head.targets.push(t.clone()),
+                    }
+                }
                 Event::Attribution(a) => {
                     let first = head.attributions.last_mut();
                     first.map(|first| first.entry(a.target).or_insert_with(|| a.clone()));
@@ -86,12 +91,6 @@ fn presumed(input: &Input) -> Result<RecordingHeader, ReadingError> {
     });
     let s = snapshot.ok_or(ReadingError::NoFacts)?;
     Ok(RecordingHeader::new(env!("CARGO_PKG_VERSION"), s.attrs, s.start))
-}
-
-/// Whether two facts are of the same target. In the next recording of a record, a number may stand
-/// for another process.
-fn is_same(one: &TargetInfo, other: &TargetInfo) -> bool {
-    (one.id, one.pid) == (other.id, other.pid)
 }
 
 /// Finds gaps.

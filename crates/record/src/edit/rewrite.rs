@@ -1,6 +1,6 @@
 //! Writes records, edited, one after the other as one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use isotherm_core::{
     Attribution, CacheAccess, CacheTrace, Fault, FaultKind, Nanos, Snapshot, TargetId,
 };
 
-use super::{Edit, Editor};
+use super::{Edit, Editor, MAX_WAITING_BYTES};
 use crate::event::{Event, Lost, ReadError};
 use crate::files::Sink;
 use crate::header::{FileEndReason, RecordingHeader, TargetInfo};
@@ -48,6 +48,12 @@ pub enum EditError {
         /// bytes that they have after they were joined
         joined: usize,
     },
+    /// faults and attributions need too much memory
+    #[error(
+        "the faults and attributions before the first snapshot have more than {} MiB, as in no record of isotherm",
+        MAX_WAITING_BYTES >> 20
+    )]
+    Early,
     /// nothing would be left
     #[error("no snapshot that can be read lies in the selected time and addresses")]
     Empty,
@@ -67,7 +73,10 @@ pub struct Rewriter<S: Sink> {
     writer: Writer<S>,
     /// the facts of the first record, which are those of the new one
     facts: RecordingHeader,
+    /// each with its number as its place
     targets: Vec<TargetInfo>,
+    /// the targets of each pid and command
+    named: HashMap<Name, BTreeSet<TargetId>>,
     seq: u64,
     last_end: Nanos,
     last_attributed: Nanos,
@@ -75,12 +84,24 @@ pub struct Rewriter<S: Sink> {
     has_memory: bool,
 }
 
+/// The pid and the command of a target.
+type Name = (Option<u32>, String);
+
+fn name(fact: &TargetInfo) -> Name {
+    (fact.pid, fact.command.clone())
+}
+
 /// A record that is being read.
 struct Source {
     editor: Editor,
     ids: HashMap<TargetId, TargetId>,
+    /// the numbers in `ids`
+    taken: HashSet<TargetId>,
+    /// for each name, the last number that was taken by it: none up to it is free
+    last_taken: HashMap<Name, TargetId>,
     /// faults and attributions before its first snapshot, which alone says when it began
     early: Vec<Event>,
+    early_bytes: usize,
     /// the last attribution of each target before the selected time, which says to what it belongs then
     before: BTreeMap<TargetId, Attribution>,
     /// what to add to its times, in ns
@@ -96,7 +117,10 @@ impl Source {
         Source {
             editor: Editor::new(edit.clone()),
             ids: HashMap::new(),
+            taken: HashSet::new(),
+            last_taken: HashMap::new(),
             early: Vec::new(),
+            early_bytes: 0,
             before: BTreeMap::new(),
             shift: 0,
             begun: false,
@@ -112,6 +136,7 @@ impl<S: Sink> Rewriter<S> {
             writer,
             facts,
             targets: Vec::new(),
+            named: HashMap::new(),
             seq: 0,
             last_end: Nanos(0),
             last_attributed: Nanos(0),
@@ -142,7 +167,7 @@ impl<S: Sink> Rewriter<S> {
                 }
                 Ok(Event::Target(fact)) => self.target(&mut source, &fact)?,
                 Ok(e @ (Event::Attribution(_) | Event::Fault(_))) if !source.editor.has_begun() => {
-                    source.early.push(e);
+                    source.keep_early(e)?;
                 }
                 Ok(Event::Attribution(a)) => self.attribution(&mut source, a)?,
                 Ok(Event::Fault(f)) => self.fault(&source, f)?,
@@ -194,26 +219,34 @@ impl<S: Sink> Rewriter<S> {
         if !source.editor.keeps(fact.id) {
             return Ok(());
         }
-        // Two targets of one recording are never the same: one snapshot may have both.
-        let same = |t: &&TargetInfo| {
-            t.pid == fact.pid
-                && t.command == fact.command
-                && !source.ids.values().any(|taken| *taken == t.id)
-        };
         // A target that has become another program keeps its number.
         let known = source.ids.get(&fact.id).copied();
-        let id = known.or_else(|| self.targets.iter().find(same).map(|t| t.id));
+        let id = known.or_else(|| self.same(source, fact));
         let next = TargetId(u32::try_from(self.targets.len()).unwrap_or(u32::MAX));
         let id = id.unwrap_or(next);
-        source.ids.insert(fact.id, id);
+        source.take(id, fact);
         let fact = TargetInfo { id, ..fact.clone() };
-        match self.targets.iter_mut().find(|t| t.id == id) {
+        match self.targets.get_mut(id.0 as usize) {
             Some(t) if *t == fact => return Ok(()),
-            Some(t) => t.clone_from(&fact),
+            Some(t) => {
+                let before = std::mem::replace(t, fact.clone());
+                if let Some(ids) = self.named.get_mut(&name(&before)) {
+                    ids.remove(&id);
+                }
+            }
             None => self.targets.push(fact.clone()),
         }
+        self.named.entry(name(&fact)).or_default().insert(id);
         let _ = self.writer.target(fact)?;
         Ok(())
+    }
+
+    /// The target of an earlier recording with this pid and command. Two targets of one recording are never the same:
+    /// one snapshot may have both.
+    fn same(&self, source: &Source, fact: &TargetInfo) -> Option<TargetId> {
+        let name = name(fact);
+        let from = source.last_taken.get(&name).copied().unwrap_or(TargetId(0));
+        self.named.get(&name)?.range(from..).copied().find(|id| !source.taken.contains(id))
     }
 
     fn attribution(&mut self, source: &mut Source, a: Attribution) -> Result<(), EditError> {
@@ -325,6 +358,28 @@ impl<S: Sink> Rewriter<S> {
 }
 
 impl Source {
+    /// Gives the target of `fact` the number `id` in the new record.
+    fn take(&mut self, id: TargetId, fact: &TargetInfo) {
+        if self.ids.insert(fact.id, id).is_none() {
+            self.taken.insert(id);
+            self.last_taken.insert(name(fact), id);
+        }
+    }
+
+    /// Keeps a fault or an attribution until the first snapshot.
+    fn keep_early(&mut self, event: Event) -> Result<(), EditError> {
+        let frames = match &event {
+            Event::Fault(f) => size_of_val(&*f.frames),
+            _ => 0,
+        };
+        self.early_bytes += size_of::<Event>() + frames;
+        if self.early_bytes > MAX_WAITING_BYTES {
+            return Err(EditError::Early);
+        }
+        self.early.push(event);
+        Ok(())
+    }
+
     fn moved(&self, at: Nanos) -> Nanos {
         Nanos(u64::try_from(i128::from(at.0) + self.shift).unwrap_or(0))
     }
