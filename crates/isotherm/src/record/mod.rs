@@ -150,12 +150,13 @@ pub fn record(
     if let (Some(stacks), Some(command)) = (&mut stacks, &started) {
         stacks.started(command.pid());
     }
-    for fact in follower.news() {
+    let announced = follower.news().into_iter().try_for_each(|fact| {
         stacks.as_mut().map_or(Ok(()), |stacks| stacks.target(&fact))?;
-        let _ = writer.target(fact)?;
-    }
+        writer.target(fact).map(drop).map_err(RecordError::from)
+    });
     // The probe of a running process requires more.
-    privileges.fit(&writer)?;
+    let announced = announced.and_then(|()| privileges.fit(&writer));
+    let ((), writer) = or_finish(announced, writer)?;
     let begun = Session::begin(ready, follower, attrs, seed, progress);
     let (session, writer) = or_finish(begun, writer)?;
     let session = session.speaking(control, metrics, Notify::default()).writing(agent);
@@ -221,14 +222,13 @@ pub fn sweep() {
 }
 
 /// On an error, ends the record with that error as its reason.
-fn or_finish<T, E: Into<RecordError>>(
+pub(crate) fn or_finish<T, E: std::error::Error + 'static>(
     result: Result<T, E>,
     writer: Writer,
-) -> Result<(T, Writer), RecordError> {
+) -> Result<(T, Writer), E> {
     match result {
         Ok(value) => Ok((value, writer)),
         Err(e) => {
-            let e = e.into();
             let _ = writer.finish(FileEndReason::Failed, &chain(&e));
             Err(e)
         }

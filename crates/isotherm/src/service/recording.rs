@@ -12,7 +12,7 @@ use isotherm_record::{
 use tracing::warn;
 
 use super::ServiceError;
-use crate::record::facts;
+use crate::record::{facts, or_finish};
 use crate::session::RecordState;
 use crate::stacks::StackNews;
 use crate::words::chain;
@@ -61,16 +61,20 @@ impl SideRecord {
         let facts = facts(attrs, self.seed, self.look.clone());
         let mut writer = Writer::create(file, &facts, limits)?;
         (self.announced, self.first) = (BTreeSet::new(), None);
-        for fact in targets {
-            let _ = writer.target(fact.clone())?;
-            self.announced.insert(fact.id);
-        }
-        for (target, code) in code {
-            let _ = writer.code(target, code)?;
-        }
-        for page in pages {
-            let _ = writer.fault(page)?;
-        }
+        let begin = || -> Result<(), WriteError> {
+            for fact in targets {
+                let _ = writer.target(fact.clone())?;
+                self.announced.insert(fact.id);
+            }
+            for (target, code) in code {
+                let _ = writer.code(target, code)?;
+            }
+            for page in pages {
+                let _ = writer.fault(page)?;
+            }
+            Ok(())
+        };
+        let ((), writer) = or_finish(begin(), writer)?;
         (self.file, self.writer, self.ended) = (Some(file.to_owned()), Some(writer), None);
         Ok(())
     }
@@ -185,5 +189,36 @@ impl SideRecord {
             }
             Err(e) => Some(e),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::AddrRange;
+    use isotherm_record::{Event, Reader};
+
+    use super::*;
+
+    /// Found by a review: it had no end, as if its recording had been killed.
+    #[test]
+    fn a_record_that_cannot_start_has_an_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("rec");
+        let fact = TargetInfo { id: TargetId(1), pid: Some(1), command: "sh".to_owned() };
+        let part = |start| CodeMapping {
+            range: AddrRange::new(start, start + 2),
+            offset: 0,
+            path: "/bin/sh".into(),
+            build_id: "".into(),
+        };
+        let overlapping = BTreeMap::from([(fact.id, Arc::new(vec![part(0), part(1)]))]);
+        let (limits, attrs) = (Limits::default(), Attrs::default());
+        let mut recording = SideRecord::off(0, String::new());
+        let begun =
+            recording.start(&file, limits, attrs, [&fact].into_iter(), overlapping, Vec::new());
+        assert!(matches!(begun, Err(ServiceError::Write(_))), "{begun:?}");
+        assert!(!recording.is_on());
+        let last = Reader::open(&file).unwrap().last().unwrap().unwrap();
+        assert!(matches!(last, Event::End(end) if end.why == FileEndReason::Failed));
     }
 }
