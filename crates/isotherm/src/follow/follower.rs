@@ -495,12 +495,12 @@ impl Follower {
                 continue;
             }
             if u32::try_from(pid) == Ok(std::process::id()) {
-                self.undo(&added);
+                self.undo(held, &added);
                 return Err(FollowError::Itself(pid));
             }
             let attached = self.check_excluded(pid);
             if let Err(e) = attached.and_then(|()| Ok(self.attach(held, pid, false)?)) {
-                self.undo(&added);
+                self.undo(held, &added);
                 return Err(e);
             }
             added.push(pid);
@@ -509,8 +509,11 @@ impl Follower {
         Ok(())
     }
 
-    fn undo(&mut self, added: &[i32]) {
+    /// Releases processes that were just added, and that nobody else knows yet.
+    fn undo(&mut self, held: &mut dyn Hold, added: &[i32]) {
+        let before = self.dropped.len();
         self.forget(added);
+        self.dropped.drain(before..).for_each(|target| held.detach(target));
         self.count -= added.len();
     }
 
@@ -650,6 +653,20 @@ mod tests {
         // For a moment the process has the name of a thread that is not its first one.
         let of_thread = [("app", "app -n 1"), ("worker", ""), ("app", "app -n 1")];
         assert_eq!(names(&of_thread), ["app -n 1"]);
+    }
+
+    /// Found by a review: its descriptors stayed until the next request that was carried out.
+    #[test]
+    fn a_refused_request_holds_no_process() {
+        let mut held = isotherm_linux::HeldProcesses::default();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let mut follower = Follower::default();
+        assert!(follower.set_targets(&mut held, &[pid, i32::MAX], &[]).is_err());
+        // The first target has number 0.
+        assert_eq!((held.pid(TargetId(0)), follower.nr_processes()), (None, 0));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     /// Found by a review: the command line that isotherm was given has up to 2 MiB.

@@ -57,6 +57,9 @@ pub enum RecordError {
     /// schemes were to be committed
     #[error("isotherm record only watches: isotherm run and isotherm reclaim act by schemes")]
     NoSchemes,
+    /// a request could not be carried out completely, for this reason
+    #[error("the recording ends, because its record would be incomplete: {0}")]
+    Incomplete(String),
     /// another record was to be started; with the path of this one
     #[error(
         "this is isotherm record, which writes {}: isotherm service stop ends it, isotherm service \

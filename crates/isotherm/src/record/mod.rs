@@ -169,6 +169,7 @@ pub fn record(
         file: o.output.clone(),
         paused: false,
         left_out: 0,
+        failed: None,
         privileges,
     };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
@@ -266,6 +267,8 @@ struct RecordJob {
     paused: bool,
     /// snapshots that arrived while recording was paused, and are not in the record
     left_out: u64,
+    /// the error of a request after which the record would be incomplete
+    failed: Option<RecordError>,
     privileges: Privileges,
 }
 
@@ -325,6 +328,15 @@ impl RecordJob {
         self.repeat_pages()
     }
 
+    /// Lets the next [`Job::turn`] end the recording if `done` has failed, and returns the reason.
+    fn or_end<T>(&mut self, done: Result<T, RecordError>) -> Result<T, RecordError> {
+        done.map_err(|e| {
+            let why = chain(&e);
+            self.failed = Some(e);
+            RecordError::Incomplete(why)
+        })
+    }
+
     /// Ends the record, whether or not the session succeeded.
     fn finish(
         mut self,
@@ -358,6 +370,9 @@ impl Job for RecordJob {
     type Error = RecordError;
 
     fn turn(&mut self, on: &mut JobContext<'_>, now: Nanos) -> Result<(), RecordError> {
+        if let Some(e) = self.failed.take() {
+            return Err(e);
+        }
         if self.writer.flush_by().is_some_and(|by| now >= by) {
             let _ = self.writer.flush()?;
         }
@@ -423,9 +438,10 @@ impl Job for RecordJob {
                 return Ok(Response::snapshot(on.state.snapshots(after, from.map(Nanos))?));
             }
             Request::Pause => {
-                self.paused = true;
                 // Data from before the pause is written now, so that it is safe.
-                let _ = self.writer.flush()?;
+                let flushed = self.writer.flush().map_err(RecordError::from);
+                let _ = self.or_end(flushed)?;
+                self.paused = true;
             }
             Request::Resume => self.paused = false,
             Request::Stop => {}
@@ -442,7 +458,8 @@ impl Job for RecordJob {
                     return Err(RecordError::NoProcesses(kind));
                 }
                 on.state.follower.set_targets(on.watch.hold(), &add, &remove)?;
-                on.follow(self)?;
+                let followed = on.follow(self);
+                self.or_end(followed)?;
             }
             Request::Commit { .. } => return Err(RecordError::NoSchemes),
             Request::Record { .. } => return Err(RecordError::Recording(self.file.clone())),
@@ -477,5 +494,63 @@ impl Privileges {
             self.writing = Some(writing);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use isotherm_core::{AddrRange, FaultKind};
+
+    use super::*;
+    use crate::session::tests::late_session;
+
+    /// Found by a review: the answer was an error, and the recording went on without the data.
+    #[test]
+    fn a_pause_that_cannot_write_ends_the_recording() {
+        let dir = tempfile::tempdir().unwrap();
+        let [socket, file] = ["sock", "rec"].map(|name| dir.path().join(name));
+        let limits = Limits { max_size: Some(128 << 10), rotate: Some(2) };
+        let facts = facts(Attrs::default(), 0, String::new());
+        let mut writer = Writer::create(&file, &facts, limits).unwrap();
+        // Neither this file nor a rotated one has room for them.
+        std::fs::create_dir(dir.path().join("rec.1")).unwrap();
+        let _ = writer.target(TargetInfo { id: TargetId(0), pid: None, command: String::new() });
+        for at in 0..100u64 {
+            let noise = (0..1000u64).map(|i| (at * 1000 + i).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let _ = writer.fault(Fault {
+                target: TargetId(0),
+                at: Nanos(at),
+                kind: FaultKind::Minor,
+                tid: 1,
+                thread: "sh".into(),
+                range: AddrRange::new(0, 4096),
+                weight: 1,
+                frames: noise.collect(),
+            });
+        }
+        let mut job = RecordJob {
+            files: 1,
+            unwatched_files: 1,
+            file_size: 64 << 10,
+            writer,
+            stacks: None,
+            file,
+            paused: false,
+            left_out: 0,
+            failed: None,
+            privileges: Privileges { reach: true, files: true, frames: true, writing: Some(true) },
+        };
+        let mut session = late_session(Control::open(&socket).unwrap(), true);
+        let mut client = UnixStream::connect(&socket).unwrap();
+        client.write_all(b"{\"do\":\"pause\"}\n").unwrap();
+        let ended = session.run(&mut job, &Stop::never());
+        assert!(matches!(ended, Err(RecordError::Write(_))), "{ended:?}");
+        drop(session);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("{\"ok\":false") && answer.contains("ends"), "{answer}");
     }
 }

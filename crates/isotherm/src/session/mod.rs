@@ -512,7 +512,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixStream;
 
@@ -597,30 +597,33 @@ mod tests {
         }
     }
 
+    /// A session of a source that is never ahead of time, and `delivers` snapshots or none.
+    pub(crate) fn late_session(control: Control, delivers: bool) -> Session {
+        let lasting = StaticTargets { kind: "files", facts: Vec::new() };
+        Session {
+            watch: Box::new(LateWatch { steps: 0, delivers, held: HeldProcesses::default() }),
+            state: SessionState {
+                follower: Follower::new(Some(lasting)),
+                attributions: Attributions::default(),
+                ages: IdleAges::default(),
+                status: Status::new(&Attrs::default(), Box::new(Silent)),
+                last: None,
+                control: Some(control),
+                history: None,
+                metrics: MetricsExporter::default(),
+                agent: Agent::default(),
+                notify: Notify::default(),
+            },
+            ended: true,
+        }
+    }
+
     #[test]
     fn requests_are_answered_although_a_snapshot_is_always_due() {
         for delivers in [true, false] {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("sock");
-            let control = Control::open(&path).unwrap();
-            let lasting = StaticTargets { kind: "files", facts: Vec::new() };
-            let attrs = Attrs::default();
-            let mut session = Session {
-                watch: Box::new(LateWatch { steps: 0, delivers, held: HeldProcesses::default() }),
-                state: SessionState {
-                    follower: Follower::new(Some(lasting)),
-                    attributions: Attributions::default(),
-                    ages: IdleAges::default(),
-                    status: Status::new(&attrs, Box::new(Silent)),
-                    last: None,
-                    control: Some(control),
-                    history: None,
-                    metrics: MetricsExporter::default(),
-                    agent: Agent::default(),
-                    notify: Notify::default(),
-                },
-                ended: true,
-            };
+            let mut session = late_session(Control::open(&path).unwrap(), delivers);
             let mut client = UnixStream::connect(&path).unwrap();
             client.write_all(b"{\"do\":\"status\"}\n{\"do\":\"stop\"}\n").unwrap();
             let mut job = BusyJob::default();
