@@ -10,8 +10,13 @@ pub fn children(root: &Path, pid: i32) -> Vec<i32> {
     let tasks = std::fs::read_dir(pid_file(root, pid, "task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|t| read_limited(&t.path().join("children"), 1 << 20).ok());
     lists
-        .flat_map(|l| l.split_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<_>>())
+        .flat_map(|list| complete(&list).filter_map(|p| p.parse().ok()).collect::<Vec<_>>())
         .collect()
+}
+
+/// The pids of a list. The kernel writes a blank after each: without one, the limit has cut it.
+fn complete(list: &str) -> impl Iterator<Item = &str> {
+    list.rsplit_once(' ').map_or("", |(complete, _)| complete).split_whitespace()
 }
 
 /// The present pids of all processes and kernel threads: the directories of `/proc` that are numbers.
@@ -24,6 +29,17 @@ pub fn pids(root: &Path) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// isotherm watched the process 123 instead of 1234567.
+    #[test]
+    fn a_pid_that_the_limit_cuts_is_no_child() {
+        let root = tempfile::tempdir().unwrap();
+        let task = root.path().join("proc/7/task/7");
+        std::fs::create_dir_all(&task).unwrap();
+        let list = format!("5{}1234567 ", " ".repeat((1 << 20) - "5123".len()));
+        std::fs::write(task.join("children"), list).unwrap();
+        assert_eq!(children(root.path(), 7), [5]);
+    }
 
     #[test]
     fn we_are_there() {
