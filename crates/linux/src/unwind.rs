@@ -32,6 +32,8 @@ const MAX_TABLE_FILES: usize = 1 << 14;
 
 /// Maximum number of functions of a file that a signal handler returns to. A C library has one.
 const MAX_SIGNAL_RETURNS: usize = 16;
+/// The same for all mappings of a process: each frame is compared with all of them.
+const MAX_SIGNAL_RETURNS_OF_PROCESS: usize = 1024;
 /// Where the kernel leaves bp, sp and ip of the interrupted code, from the stack pointer of such a function on: they are
 /// `uc_mcontext` of a `struct ucontext` of x86-64.
 const INTERRUPTED: [u64; 3] = [120, 160, 168];
@@ -291,7 +293,8 @@ impl StackUnwinder {
         for (file, tables) in files {
             if let Some(module) = tables.module(file) {
                 unwinder.add_module(module);
-                signal_returns.extend(tables.signal_returns(file));
+                let room = MAX_SIGNAL_RETURNS_OF_PROCESS.saturating_sub(signal_returns.len());
+                signal_returns.extend(tables.signal_returns(file).into_iter().take(room));
             }
         }
         StackUnwinder { unwinder, cache: CacheX86_64::new(), signal_returns }
@@ -528,6 +531,23 @@ mod tests {
         };
         let modules: Vec<_> = (0..10).map(module).collect();
         assert!(tables.parts().all(|part| Arc::strong_count(part) == modules.len() + 1));
+    }
+
+    /// Found by a review: with a file that was mapped in 65,000 parts, each frame was compared with a million functions.
+    #[test]
+    fn the_functions_that_signal_handlers_return_to_are_limited_in_all_mappings() {
+        let signal_returns = (0..16).map(|n| AddrRange::new(n << 8, (n + 1) << 8)).collect();
+        let frames =
+            FrameTable { address: 0, entries: [].into(), search: [].into(), signal_returns };
+        let segments = vec![CodeSegment { offset: 0, len: 4096, address: 0 }];
+        let tables = Arc::new(Tables { segments, frames: Some(frames) });
+        let mapped = |page: u64| {
+            let range = AddrRange::new(page << 12, (page + 1) << 12);
+            FileCode { range, offset: 0, path: "a".into() }
+        };
+        let files: Vec<FileCode> = (1..=1000).map(mapped).collect();
+        let unwinder = StackUnwinder::of(files.iter().map(|file| (file, Arc::clone(&tables))));
+        assert_eq!(unwinder.signal_returns.len(), MAX_SIGNAL_RETURNS_OF_PROCESS);
     }
 
     /// Of two files with the same path in two containers, or one after the other, the second had the tables of the first.
