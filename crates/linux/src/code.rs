@@ -19,7 +19,7 @@ use object::{Object, ObjectKind};
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::process::geteuid;
 
-use crate::elf::{CodeSegment, ElfFile, base, code_segments, variables};
+use crate::elf::{CodeSegment, ElfFile, base, code_segments, demangled, variables};
 use crate::elf_budget::{ElfBudget, ElfTables};
 use crate::generated::{DumpBudget, GeneratedCode};
 use crate::proc::{FileCode, ProcError, code, inner_pid, status_field};
@@ -184,8 +184,11 @@ impl FileVariables {
 impl Default for Functions {
     fn default() -> Self {
         Functions {
-            // A file that takes the place of another one later was not checked.
-            symbolizer: Symbolizer::builder().enable_auto_reload(false).build(),
+            // A file that takes the place of another one later was not checked. blazesym would demangle to any length.
+            symbolizer: Symbolizer::builder()
+                .enable_auto_reload(false)
+                .enable_demangling(false)
+                .build(),
             checked: HashMap::new(),
             readable: HashMap::new(),
             elf_left: ElfBudget::default(),
@@ -221,7 +224,7 @@ impl Functions {
         // blazesym gives each function the place in it; the functions are nested outside in.
         let mut all: Vec<Function> = std::iter::once(outer)
             .chain(inlined)
-            .map(|(name, at)| Function { name: name.to_owned(), line: at.and_then(line) })
+            .map(|(name, at)| Function { name: demangled(name), line: at.and_then(line) })
             .collect();
         all.reverse();
         all
@@ -430,7 +433,7 @@ mod tests {
         let mut functions = Functions::default();
         let found = functions.in_file(file.path.as_ref().as_ref(), id, offset);
         let last = found.last().unwrap();
-        assert!(last.name.contains("a_known_function"), "{last:?}");
+        assert!(last.name.ends_with("code::tests::a_known_function"), "{last:?}");
         // A build without debug information has no lines.
         assert!(last.line.as_ref().is_none_or(|l| l.contains("code.rs:")), "{last:?}");
         // Another build of the file would give wrong names.

@@ -1,11 +1,13 @@
 //! Where the parts of an ELF file are in memory.
 
 use std::cell::Cell;
+use std::fmt::{self, Write};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 
+use cpp_demangle::DemangleOptions;
 use object::elf::PF_X;
 use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, ReadRef, SegmentFlags, SymbolKind};
 
@@ -105,13 +107,33 @@ pub(crate) fn variables<'d, R: ReadRef<'d>>(
     found
 }
 
-fn demangled(name: &str) -> String {
-    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+/// Longer names are not demangled: a symbol of 150 bytes may stand for megabytes.
+const MAX_NAME_BYTES: usize = 4096;
+
+/// The name in Rust or C++ of a symbol; the symbol itself if it has none, or too long a one.
+pub(crate) fn demangled(symbol: &str) -> String {
+    let mut name = ShortName(String::new());
+    let written = match rustc_demangle::try_demangle(symbol) {
         // Without the hash.
-        return format!("{rust:#}");
+        Ok(rust) => write!(name, "{rust:#}"),
+        Err(_) => cpp_demangle::Symbol::new(symbol)
+            .map_err(|_| fmt::Error)
+            .and_then(|cpp| cpp.structured_demangle(&mut name, &DemangleOptions::default())),
+    };
+    written.map_or_else(|_| symbol.to_owned(), |()| name.0)
+}
+
+/// A name that is written in parts. Writing it fails beyond [`MAX_NAME_BYTES`].
+struct ShortName(String);
+
+impl Write for ShortName {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        if self.0.len() + part.len() > MAX_NAME_BYTES {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(part);
+        Ok(())
     }
-    let cpp = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
-    cpp.unwrap_or_else(|| name.to_owned())
 }
 
 #[cfg(test)]
@@ -220,5 +242,14 @@ pub(crate) mod tests {
         assert_eq!(demangled("_ZN3app5tableE"), "app::table");
         assert_eq!(demangled("_RNvC3app5TABLE"), "app::TABLE");
         assert_eq!(demangled("table"), "table");
+        assert_eq!(demangled("_Z1f1AIiES_IS0_S0_E"), "f(A<int>, A<A<int>, A<int> >)");
+    }
+
+    /// Found by a review: each argument has the previous one eight times, so that a name needed any amount of memory.
+    #[test]
+    fn a_name_that_becomes_too_long_stays_mangled() {
+        let argument = |n: u32| format!("S_I{}E", format!("S{n}_").repeat(8));
+        let cpp = format!("_Z1f1AIiE{}", (0..6).map(argument).collect::<String>());
+        assert_eq!(demangled(&cpp), cpp);
     }
 }
