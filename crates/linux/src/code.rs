@@ -148,7 +148,7 @@ pub struct Functions {
     /// bytes that may still be read of maps of generated code
     maps_left: u64,
     dumps_left: DumpBudget,
-    variables: HashMap<PathBuf, Arc<FileVariables>>,
+    variables: HashMap<FileKey, FileVariables>,
 }
 
 /// Device, inode, size and time of the last change, in seconds and ns.
@@ -174,7 +174,9 @@ struct FileVariables {
 }
 
 impl FileVariables {
-    fn read(path: &Path) -> Option<Self> {
+    /// None if the budget does not permit the symbols of the file. It is smaller afterwards.
+    fn read(path: &Path, left: &mut ElfBudget) -> Option<Self> {
+        ElfTables::read(path).filter(|tables| left.permits_symbols(tables))?;
         let elf = ElfFile::open(path).ok()?;
         let file = object::File::parse(&elf).ok()?;
         Some(FileVariables { segments: code_segments(&file), all: variables(&file, PAGE_SIZE) })
@@ -242,8 +244,10 @@ impl Functions {
         if !self.is_same(path, build_id) {
             return Vec::new();
         }
-        let read = || FileVariables::read(path).unwrap_or_default().into();
-        let file = self.variables.entry(path.to_owned()).or_insert_with(read);
+        let Ok(found) = path.metadata() else { return Vec::new() };
+        let left = &mut self.elf_left;
+        let read = || FileVariables::read(path, left).unwrap_or_default();
+        let file = self.variables.entry(file_key(&found)).or_insert_with(read);
         let Some(base) = base(&file.segments, start, offset) else { return Vec::new() };
         let moved = |(at, name): &(Range<u64>, String)| {
             (AddrRange::new(at.start.wrapping_add(base), at.end.wrapping_add(base)), name.clone())
@@ -590,6 +594,28 @@ mod tests {
         std::fs::write(file.path(), &content).unwrap();
         file.as_file().set_len(1 << 40).unwrap();
         assert_eq!(name_in(file.path()), None);
+    }
+
+    /// Found by a review: variables were read without a budget, and again at each path of a file.
+    #[test]
+    fn variables_share_the_budget_of_symbols() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, link, copy] = ["file", "link", "copy"].map(|name| dir.path().join(name));
+        let [mut table, strings] = symbols();
+        // The symbol is a variable of a page.
+        table.content[24 + 4] = 0x11;
+        table.content[24 + 16..].copy_from_slice(&PAGE_SIZE.to_le_bytes());
+        let budget = table.content.len() as u64;
+        let mut content = with_sections(&[table, strings]);
+        // Section 2 has the names of section 1.
+        content[192 + 40] = 2;
+        std::fs::write(&file, content).unwrap();
+        std::fs::hard_link(&file, &link).unwrap();
+        std::fs::copy(&file, &copy).unwrap();
+        let mut functions = Functions::default();
+        functions.elf_left.symbols = budget;
+        let number = |path: PathBuf| functions.variables(&path, &id_at(&path), 0, 0).len();
+        assert_eq!([file, link, copy].map(number), [1, 1, 0]);
     }
 
     /// blazesym would read the relocations of an object file again and again.

@@ -101,7 +101,7 @@ fn tables<Elf: FileHeader<Endian = NativeEndian>>(
 /// The remaining part of what blazesym may read of all files together: a record may name any number of them.
 #[derive(Debug)]
 pub(crate) struct ElfBudget {
-    symbols: u64,
+    pub symbols: u64,
     unpacked: u64,
     checked: u64,
 }
