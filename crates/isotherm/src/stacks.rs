@@ -433,8 +433,10 @@ impl Stacks {
             if !has_begun {
                 self.forked.insert(pid);
             }
-            // Its page faults are sampled even if its allocations cannot be.
-            self.probe(pid)?;
+            // Its page faults are sampled even if its allocations cannot be: it may have loaded any library.
+            if let Err(e) = self.probe(pid) {
+                warn!("{e}");
+            }
         }
         Ok(())
     }

@@ -158,9 +158,12 @@ impl Probe {
         let elf = object::File::parse(&*bytes).ok()?;
         let offset = |name| {
             let address = elf.dynamic_symbols().find(|s| s.name() == Ok(name))?.address();
-            let end = |s: &object::Segment<'_, '_>| s.address().saturating_add(s.size());
-            let segment = elf.segments().find(|s| s.address() <= address && address < end(s))?;
-            (address - segment.address()).checked_add(segment.file_range().0)
+            // The part of a segment that is in the file: the kernel refuses a probe beyond it.
+            let offset_in = |(segment, (begin, len)): (u64, (u64, u64))| {
+                let offset = address.checked_sub(segment).filter(|&offset| offset < len)?;
+                offset.checked_add(begin).filter(|&offset| offset < found.len())
+            };
+            elf.segments().map(|s| (s.address(), s.file_range())).find_map(offset_in)
         };
         let (allocated, released) = (offset(ALLOCATED)?, offset(RELEASED)?);
         Some(Probe { file, path, allocated, released })
@@ -179,6 +182,8 @@ impl Probe {
 #[cfg(test)]
 mod tests {
     use std::process::Command;
+
+    use object::ObjectSection;
 
     use super::*;
 
@@ -229,6 +234,25 @@ mod tests {
         checked.env("LD_PRELOAD", library).env(BYTES_VARIABLE, "1024");
         let done = checked.output().unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// Found by a review: the kernel refuses a probe there, and the recording of all processes ended.
+    #[test]
+    fn a_function_beyond_its_file_has_no_probe() {
+        let elf = object::File::parse(LIBRARY).unwrap();
+        let function = elf.dynamic_symbols().find(|s| s.name() == Ok(ALLOCATED)).unwrap().index();
+        let symbols = elf.section_by_name(".dynsym").unwrap().file_range().unwrap().0;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut library = LIBRARY.to_owned();
+        let mut has_probe_with = |at: usize, value: u64| {
+            library[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            fs::write(file.path(), &library).unwrap();
+            Probe::of(file.path()).is_some()
+        };
+        // The first segment begins at address 0. Its size in memory, and then the one in the file.
+        assert!(has_probe_with(64 + 40, 1 << 40));
+        assert!(!has_probe_with(symbols as usize + 24 * function.0 + 8, 1 << 30));
+        assert!(!has_probe_with(64 + 32, 1 << 40));
     }
 
     #[test]
