@@ -47,6 +47,9 @@ const ALLOCATION_PAGES_OF_CPU: [usize; 2] = [1024, 4096];
 /// Maximum number of open events.
 const MAX_EVENTS: usize = 65_536;
 
+/// Maximum number of libraries whose probes are open, each with two events for each CPU: see [`FaultSampler::probe`].
+const MAX_PROBES: usize = 16;
+
 /// Page faults cannot be sampled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -73,6 +76,16 @@ pub enum FaultsError {
         file: PathBuf,
         /// error of the system
         source: io::Error,
+    },
+    /// too many copies of the library that reports allocations
+    #[error(
+        "cannot sample allocations, which {} reports: isotherm samples those of at most {MAX_PROBES} copies of the \
+         library; start all programs with the same file",
+        file.display()
+    )]
+    TooManyLibraries {
+        /// the library
+        file: PathBuf,
     },
     /// too many threads and CPUs
     #[error(
@@ -287,11 +300,14 @@ impl FaultSampler {
     /// a thread, from the memory of that process.
     ///
     /// # Errors
-    /// If the kernel refuses it.
+    /// If the kernel refuses it, or 16 other libraries have probes.
     pub fn probe(&mut self, probe: &Probe) -> Result<(), FaultsError> {
         let Ok(id) = probe.file.metadata().map(|m| (m.dev(), m.ino())) else { return Ok(()) };
         if self.probes.contains_key(&id) {
             return Ok(());
+        }
+        if self.probes.len() >= MAX_PROBES {
+            return Err(FaultsError::TooManyLibraries { file: probe.path.clone() });
         }
         let open = || -> io::Result<Vec<OwnedFd>> {
             let mut events = Vec::new();
@@ -572,6 +588,7 @@ impl FaultSampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocations::write_library;
 
     /// A block that was freed while the rings were read stayed in the report: its release was reported before it.
     #[test]
@@ -607,6 +624,25 @@ mod tests {
         assert!(!name(&mut sampler).is_empty() && sampler.names.is_empty());
         sampler.attached.insert(pid, pid);
         assert!(!name(&mut sampler).is_empty() && sampler.names.len() == 1);
+    }
+
+    /// Found by a review: events of each copy of the library stayed open, until the recorder had no more descriptors.
+    #[test]
+    fn the_number_of_probes_is_limited() {
+        // Only root may open it, on a kernel with such probes.
+        let Ok(mut sampler) = FaultSampler::open("/".as_ref(), true) else { return };
+        if !Path::new("/sys/bus/event_source/devices/uprobe").exists() {
+            return;
+        }
+        let folders: Vec<_> = (0..2 * MAX_PROBES).map(|_| tempfile::tempdir().unwrap()).collect();
+        let copy = |f: &tempfile::TempDir| Probe::of(&write_library(f.path()).unwrap()).unwrap();
+        let copies: Vec<Probe> = folders.iter().map(copy).collect();
+        let probed: Vec<bool> = copies.iter().map(|p| sampler.probe(p).is_ok()).collect();
+        let expected: Vec<bool> = (0..copies.len()).map(|n| n < MAX_PROBES).collect();
+        assert_eq!(probed, expected);
+        assert!(sampler.probe(&copies[0]).is_ok(), "repeated");
+        let events: usize = sampler.probes.values().map(Vec::len).sum();
+        assert_eq!(events, MAX_PROBES * 2 * sampler.cpus.len());
     }
 
     /// A later process with the pid of such a thread was never sampled, because it seemed to inherit events.
