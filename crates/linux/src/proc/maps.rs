@@ -9,7 +9,7 @@ use isotherm_core::{AddrRange, Mapping, MappingKind};
 use super::{ProcError, pid_file, read_lines};
 
 /// The kernel allows 65,530 areas by default. A line has about 100 bytes, but the path of a file may have any length.
-const LIMIT: u64 = 32 << 20;
+pub(super) const LIMIT: u64 = 32 << 20;
 /// Bytes that are kept of a name: with the default number of areas, all fit in one frame of a record.
 const MAX_NAME_BYTES: usize = 512;
 /// The kernel opens no longer path.

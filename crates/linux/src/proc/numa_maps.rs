@@ -3,21 +3,22 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{ProcError, pid_file, read_limited};
-
-/// As for `maps`.
-const LIMIT: u64 = 256 << 20;
+use super::maps::LIMIT;
+use super::{ProcError, pid_file, read_lines};
 
 /// The policies of the mappings of `pid`, by start address. Examples: `default`, `bind:0-1`, `weighted
 /// interleave:0,2`.
 ///
 /// # Errors
-/// If the file cannot be read, or the kernel has no nodes.
+/// If the file cannot be read or parsed, or is too long, or the kernel has no nodes.
 pub fn policies(root: &Path, pid: i32) -> Result<BTreeMap<u64, String>, ProcError> {
-    let path = pid_file(root, pid, "numa_maps");
-    let text = read_limited(&path, LIMIT)?;
-    let one = |line: &str| parse_line(line).ok_or_else(|| ProcError::parse(&path, line));
-    text.lines().map(one).collect()
+    let mut found = BTreeMap::new();
+    read_lines(&pid_file(root, pid, "numa_maps"), LIMIT, |line| {
+        let (start, policy) = parse_line(line)?;
+        found.insert(start, policy);
+        Some(())
+    })?;
+    Ok(found)
 }
 
 /// `start policy key=value ...`. The name of one policy contains a blank.
@@ -34,6 +35,17 @@ fn parse_line(line: &str) -> Option<(u64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Found by a review: the last line of a long list was cut, and either refused or believed.
+    #[test]
+    fn a_long_list_is_refused_as_that_of_maps_is() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
+        let list = "00400000 default\n".repeat(2 << 20);
+        std::fs::write(root.path().join("proc/7/numa_maps"), list).unwrap();
+        let read = policies(root.path(), 7);
+        assert!(matches!(read, Err(ProcError::Long { .. })), "{:?}", read.map(|all| all.len()));
+    }
 
     #[test]
     fn policies_by_their_address() {
