@@ -27,8 +27,8 @@ pub enum InjectError {
     },
     /// Its calls are filtered, and a filter may kill it.
     #[error(
-        "process {0} filters its system calls (seccomp), and a filter may end a process for a call that it does not \
-         expect: isotherm makes none in it"
+        "process {0} filters its system calls (seccomp or Syscall User Dispatch), and a filter may end a process for a \
+         call that it does not expect: isotherm makes none in it"
     )]
     Filtered(i32),
     /// It has no instruction to use.

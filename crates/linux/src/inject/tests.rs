@@ -1,6 +1,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::*;
 
@@ -165,4 +166,64 @@ fn a_stopped_process_is_left_alone() {
     let (_, said) = cat.requests(&[InjectedCall::Lock(heap)]);
     assert!(matches!(said, Err(InjectError::Stopped(_))), "{said:?}");
     assert!(stat().contains(") T "), "{}", stat());
+}
+
+/// A child that does nothing, and whose system calls the kernel turns into SIGSYS: Syscall User Dispatch. It is killed on
+/// drop.
+struct Dispatching(i32);
+
+impl Dispatching {
+    fn fork() -> Self {
+        let (none, protection) = (std::ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE);
+        let shared = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, which stays. The child only makes system calls and writes to it.
+        unsafe {
+            let selector = libc::mmap(none, 4096, protection, shared, -1, 0);
+            assert_ne!(selector, libc::MAP_FAILED);
+            let selector = AtomicU8::from_ptr(selector.cast());
+            match libc::fork() {
+                0 => {
+                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    // PR_SET_SYSCALL_USER_DISPATCH and PR_SYS_DISPATCH_ON
+                    let done = libc::prctl(59, 1, 0, 0, selector.as_ptr());
+                    // SYSCALL_DISPATCH_FILTER_BLOCK, or the end of the test
+                    selector.store(if done == 0 { 1 } else { 2 }, Ordering::Release);
+                    loop {
+                        std::hint::spin_loop();
+                    }
+                }
+                pid => {
+                    assert_ne!(pid, -1);
+                    while selector.load(Ordering::Acquire) == 0 {
+                        std::thread::yield_now();
+                    }
+                    assert_eq!(selector.load(Ordering::Acquire), 1, "Linux 5.11");
+                    Dispatching(pid)
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Dispatching {
+    fn drop(&mut self) {
+        // SAFETY: the child was not awaited yet, so the pid is its own.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Found by a review: the signal ended a program under Wine.
+#[test]
+fn a_process_that_dispatches_its_calls_lives() {
+    let child = Dispatching::fork();
+    let root = Path::new(ROOT);
+    let process = Thread::now(root, child.0).unwrap();
+    for _ in 0..2 {
+        let nothing = InjectedCall::Unlock(AddrRange::new(0x1000, 0x1000));
+        let (_, said) = request(root, process, &[nothing]);
+        assert!(matches!(said, Err(InjectError::Filtered(_))), "{said:?}");
+    }
 }

@@ -26,8 +26,10 @@ const MARK_SYSCALLS: usize = 1;
 const INTERRUPTED: i32 = 128 << 8 | libc::SIGTRAP;
 /// The status of a stop at a system call.
 const AT_SYSCALL: i32 = libc::SIGTRAP | 0x80;
-/// Signals of a thread that executes an instruction which is not there.
-const FAULT_SIGNALS: [i32; 4] = [libc::SIGSEGV, libc::SIGILL, libc::SIGBUS, libc::SIGTRAP];
+/// Signals of a thread that executes an instruction which is not there, or whose call the kernel turns into SIGSYS at the
+/// wish of the program (Syscall User Dispatch).
+const FAULT_SIGNALS: [i32; 5] =
+    [libc::SIGSEGV, libc::SIGILL, libc::SIGBUS, libc::SIGTRAP, libc::SIGSYS];
 /// The code segment of 64-bit programs.
 const CODE_64: u64 = 0x33;
 
@@ -132,7 +134,10 @@ impl Tracee {
         // A fault of the instruction is not the program's.
         let signal = signal_of(stop);
         self.detach(if FAULT_SIGNALS.contains(&signal) { 0 } else { signal });
-        Err(InjectError::Busy(self.pid))
+        Err(match signal {
+            libc::SIGSYS => InjectError::Filtered(self.pid),
+            _ => InjectError::Busy(self.pid),
+        })
     }
 
     fn detach(&mut self, signal: i32) {
