@@ -38,7 +38,7 @@ fn folder() -> TempDir {
 }
 
 fn resident(file: &File) -> u64 {
-    mincore(file).unwrap().iter().filter(|cached| **cached).count() as u64
+    mincore(file, ALL).unwrap().iter().filter(|cached| **cached).count() as u64
 }
 
 /// Asserts that the tried, applied and passed bytes are these, but for evicted pages.
@@ -59,7 +59,7 @@ fn clean_pages_are_dropped_and_read_back() {
     let done = FileAction::Drop.apply(&file, half, NO_LIMIT).unwrap();
     assert_bytes(done, [8 * MIB, 8 * MIB, 0]);
     assert_eq!(done.failure, None);
-    let in_half: Vec<bool> = mincore(&file).unwrap()[1024..3072].to_vec();
+    let in_half: Vec<bool> = mincore(&file, ALL).unwrap()[1024..3072].to_vec();
     assert!(!in_half.contains(&true) && resident(&file) + EVICTED >= PAGES / 2);
     let done = FileAction::Drop.apply(&file, half, NO_LIMIT).unwrap();
     assert_eq!((done.tried, done.applied, done.passed), (0, 0, 8 * MIB), "there is nothing left");

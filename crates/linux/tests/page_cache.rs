@@ -75,7 +75,8 @@ fn cached(file: &File) -> u64 {
 /// Cached pages by their part of 64 pages.
 fn by_mincore(file: &File) -> BTreeMap<u64, u32> {
     let mut counts = BTreeMap::new();
-    for (page, is_cached) in mincore(file).unwrap().into_iter().enumerate() {
+    let all = AddrRange::new(0, file.metadata().unwrap().len());
+    for (page, is_cached) in mincore(file, all).unwrap().into_iter().enumerate() {
         *counts.entry(page as u64 / 64).or_default() += u32::from(is_cached);
     }
     counts.retain(|_, n| *n > 0);

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use isotherm_core::AddrRange;
 use isotherm_linux::page_cache::ReadCounter;
 use isotherm_linux::sys::mincore;
 use rustix::fs::{Advice, fadvise};
@@ -26,9 +27,8 @@ const HOT: Range<u64> = 8..16;
 
 /// MiB of a part that are in the cache.
 fn resident(file: &File, mib: Range<u64>) -> f64 {
-    let pages = |mib: u64| (mib * MIB / PAGE) as usize;
-    let all = mincore(file).unwrap();
-    let cached = all[pages(mib.start)..pages(mib.end)].iter().filter(|cached| **cached).count();
+    let part = AddrRange::new(mib.start * MIB, mib.end * MIB);
+    let cached = mincore(file, part).unwrap().iter().filter(|cached| **cached).count();
     (cached as u64 * PAGE) as f64 / MIB as f64
 }
 
@@ -141,7 +141,8 @@ fn small_files_that_are_read_stay() {
         dropped(&root)
     });
     let cached = |files: &[File]| {
-        let pages = files.iter().flat_map(|file| mincore(file).unwrap());
+        let all = AddrRange::new(0, BYTES as u64);
+        let pages = files.iter().flat_map(|file| mincore(file, all).unwrap());
         pages.filter(|is_cached| *is_cached).count() * PAGE as usize
     };
     let (read, unread) = files.split_at(FILES / 2);

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
+use isotherm_core::AddrRange;
 use rustix::fs::{Advice, fadvise};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -97,7 +98,8 @@ fn a_process_and_a_file_are_reclaimed_together() {
         assert_eq!(done.status, 0, "{}", done.err);
     };
     let is_cached = || {
-        let all = isotherm_linux::sys::mincore(&file).unwrap();
+        let all = AddrRange::new(0, 16 * MIB);
+        let all = isotherm_linux::sys::mincore(&file, all).unwrap();
         all.iter().filter(|cached| **cached).count() as u64 * 4096
     };
     run_until_applied(&["--dry-run"]);

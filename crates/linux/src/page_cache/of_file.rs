@@ -13,6 +13,9 @@ use rustix::thread::{CapabilitySet, capabilities};
 use super::OVERLAYFS;
 use crate::sys::{cachestat, mincore};
 
+/// Bytes of a file whose pages are read at once: a sparse file may state any size.
+const PART: usize = 1 << 30;
+
 /// Pages of a file in the cache. A field is `None` if the kernel does not report it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cached {
@@ -46,11 +49,18 @@ pub fn cached(file: &File) -> io::Result<Cached> {
             let why = "only its owner, and users who may write to it, can count its cached pages";
             Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
         }
-        None => {
-            let cached = mincore(file)?.into_iter().filter(|&is_cached| is_cached).count() as u64;
-            Ok(Cached { cached, ..Cached::default() })
-        }
+        None => Ok(Cached { cached: pages_in_parts(file, PART)?, ..Cached::default() }),
     }
+}
+
+/// The pages of a file in the cache, by `mincore` for parts of this length.
+fn pages_in_parts(file: &File, len: usize) -> io::Result<u64> {
+    let size = file.metadata()?.len();
+    let pages = |begin: u64| {
+        let part = AddrRange::new(begin, begin.saturating_add(len as u64).min(size));
+        Ok(mincore(file, part)?.into_iter().filter(|&is_cached| is_cached).count() as u64)
+    };
+    (0..size).step_by(len).map(pages).sum()
 }
 
 /// Whether `mincore` reports the truth to this process: the rule of `can_do_mincore` in the kernel. The file below an
@@ -61,4 +71,26 @@ fn may_know(file: &File, is_overlay: bool) -> io::Result<bool> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let may_write = || accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
     Ok(is_owner || !is_overlay && may_write())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Found by a review: a sparse file of 16 TiB needed 8 GiB for its pages.
+    #[test]
+    fn the_pages_of_a_file_are_counted_in_parts() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[1; 10 * 4096 + 1]).unwrap();
+        for pages in [1, 3, 11, 12] {
+            assert_eq!(pages_in_parts(&file, pages << 12).unwrap(), 11, "{pages}");
+        }
+        // The two vectors have 32 MiB each, if it is read at once.
+        file.set_len(64 << 30).unwrap();
+        assert_eq!(pages_in_parts(&file, PART).unwrap(), 11);
+        file.set_len(0).unwrap();
+        assert_eq!(pages_in_parts(&file, PART).unwrap(), 0);
+    }
 }

@@ -69,16 +69,13 @@ fn mapped<T>(
     done
 }
 
-/// The pages of a file in the cache, from its first to its last. It maps the file for the call.
+/// The pages of a part of a file in the cache, from its first to its last. It maps the part for the call, and needs two
+/// bytes for each page, also of a sparse file.
 ///
 /// # Errors
 /// If the file cannot be mapped. The kernel reports all pages as cached to those who may not write to the file.
-pub fn mincore(file: &File) -> io::Result<Vec<bool>> {
-    let size = file.metadata()?.len();
-    if size == 0 {
-        return Ok(Vec::new());
-    }
-    mapped(file, AddrRange::new(0, size), |map, bytes| {
+pub fn mincore(file: &File, part: AddrRange) -> io::Result<Vec<bool>> {
+    mapped(file, part, |map, bytes| {
         let mut pages = vec![0_u8; bytes.div_ceil(PAGE_SIZE as usize)];
         // SAFETY: the mapping has this length, and the vector a byte for each of its pages.
         let done = unsafe { libc::mincore(map, bytes, pages.as_mut_ptr()) };
