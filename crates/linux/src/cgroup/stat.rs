@@ -15,10 +15,6 @@ pub struct MemoryStat {
     /// mapped memory, a part of `file`
     pub file_mapped: u64,
     /// on an LRU list
-    pub inactive_anon: u64,
-    /// likewise
-    pub active_anon: u64,
-    /// likewise
     pub inactive_file: u64,
     /// likewise
     pub active_file: u64,
@@ -71,8 +67,6 @@ impl MemoryStat {
             "file" | "cache" => &mut self.file,
             "shmem" => &mut self.shmem,
             "file_mapped" | "mapped_file" => &mut self.file_mapped,
-            "inactive_anon" => &mut self.inactive_anon,
-            "active_anon" => &mut self.active_anon,
             "inactive_file" => &mut self.inactive_file,
             "active_file" => &mut self.active_file,
             "unevictable" => &mut self.unevictable,

@@ -57,7 +57,6 @@ impl KdamondAttrs {
                 }),
             },
             nr_regions: Bounds { min: min_regions.into(), max: max_regions.into() },
-            probes: None,
         }
     }
 }

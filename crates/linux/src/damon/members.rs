@@ -142,7 +142,6 @@ impl Member {
         let region = |r: &AddrRange| Region { start: r.start / unit, end: r.end / unit };
         Target {
             pid_target: self.pid().unwrap_or(0),
-            obsolete_target: None,
             regions: self.ranges.iter().map(region).collect(),
         }
     }

@@ -49,7 +49,7 @@ fn no_bound_is_zero() {
     let [filter] = &context(&files, ExcludedMemory::Nothing).unwrap().schemes[0].filters[..] else {
         panic!()
     };
-    assert_eq!((filter.kind, filter.matching, filter.allow), (FilterType::Anon, true, None));
+    assert_eq!((filter.kind, filter.matching), (FilterType::Anon, true));
     let dry = ReclaimSpec { dry: true, ..asked() };
     assert_eq!(context(&dry, ExcludedMemory::Nothing).unwrap().schemes[0].action, Action::Stat);
     assert!(matches!(
@@ -63,12 +63,12 @@ fn excluded_memory_has_a_rejecting_filter() {
     let filters = |spared, skip_anon| {
         let asked = ReclaimSpec { skip_anon, ..asked() };
         let filters = context(&asked, spared).unwrap().schemes.remove(0).filters;
-        filters.iter().map(|f| (f.kind, f.matching, f.allow)).collect::<Vec<_>>()
+        filters.iter().map(|f| (f.kind, f.matching)).collect::<Vec<_>>()
     };
     assert_eq!(filters(ExcludedMemory::Nothing, false), []);
-    assert_eq!(filters(ExcludedMemory::Unmapped, false), [(FilterType::Unmapped, true, None)]);
-    assert_eq!(filters(ExcludedMemory::Files, false), [(FilterType::Anon, false, None)]);
-    let both = [(FilterType::Anon, true, None), (FilterType::Unmapped, true, None)];
+    assert_eq!(filters(ExcludedMemory::Unmapped, false), [(FilterType::Unmapped, true)]);
+    assert_eq!(filters(ExcludedMemory::Files, false), [(FilterType::Anon, false)]);
+    let both = [(FilterType::Anon, true), (FilterType::Unmapped, true)];
     assert_eq!(filters(ExcludedMemory::Unmapped, true), both);
 }
 

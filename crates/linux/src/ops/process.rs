@@ -85,7 +85,7 @@ impl VaddrTarget {
         cold: bool,
     ) -> Result<Self, AttachError> {
         let held = HeldProcess::take(root, pid)?;
-        let identity = walker.identity(pid).map_err(|e| not_found(&held, e))?;
+        let identity = walker.glance(pid).map_err(|e| not_found(&held, e))?.identity;
         let space = proc::open_maps(root, pid).map_err(|e| refused(pid, e))?;
         let refs = ClearRefs::open(root, pid);
         let refs = if cold {

@@ -228,14 +228,6 @@ impl Walker {
         Ok(Batch { identity: identity(bss), bss, windows: count, large_folios, counts_pages })
     }
 
-    /// The identity of process `pid`.
-    ///
-    /// # Errors
-    /// If there is no such process or it has no memory.
-    pub fn identity(&mut self, pid: i32) -> Result<Identity, WalkError> {
-        Ok(self.glance(pid)?.identity)
-    }
-
     /// The identity of process `pid`, and the change counts of its mappings.
     ///
     /// # Errors

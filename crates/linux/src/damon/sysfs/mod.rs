@@ -1,4 +1,4 @@
-//! DAMON's files in sysfs, from Linux 6.12 to 7.2, as plain structs.
+//! The files of DAMON in sysfs that isotherm uses, from Linux 6.12 to 7.2, as plain structs.
 //!
 //! isotherm finds the abilities of a kernel by trying. If a value is set but its file is missing, the error
 //! names both; `None` does not touch the file. Source: `Documentation/admin-guide/mm/damon/usage.rst`, and the
@@ -12,14 +12,11 @@ use std::path::{Path, PathBuf};
 
 pub use entry::{Element, Entry, NumberedDirs, Place, SysfsError, Unwritable, Word, read, write};
 pub use tree::{
-    AccessPattern, Bounds, Context, Destination, Filter, Goal, Intervals, IntervalsGoal, Kdamond,
-    MonitoringAttrs, Probe, ProbeFilter, Quotas, Region, Scheme, Stats, Target, TriedProbe,
-    TriedRegion, TriedRegions, Watermarks, Weights,
+    AccessPattern, Bounds, Context, Filter, Goal, Intervals, IntervalsGoal, Kdamond,
+    MonitoringAttrs, Quotas, Region, Scheme, Stats, Target, TriedRegion, TriedRegions, Watermarks,
+    Weights,
 };
-pub use words::{
-    Action, Available, Command, FilterType, GoalMetric, GoalTuner, Operations, ProbeFilterType,
-    WatermarkMetric,
-};
+pub use words::{Action, Available, Command, FilterType, GoalMetric, Operations, WatermarkMetric};
 
 /// The directory of all kdamonds: a `Vec<Kdamond>`.
 #[must_use]

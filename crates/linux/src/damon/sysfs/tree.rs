@@ -1,10 +1,9 @@
-//! The tree below `/sys/kernel/mm/damon/admin/kdamonds`, from Linux 6.12 to 7.2. A file that is newer than 6.12
+//! The used part of the tree below `/sys/kernel/mm/damon/admin/kdamonds`, from Linux 6.12 to 7.2. A file that is newer than 6.12
 //! is an `Option`, and `since` names its first kernel. Each file is declared once.
 
 use super::entry::{Element, Entry, NumberedDirs, Place, SysfsError, Unwritable};
 use super::words::{
-    Action, Available, Command, FilterType, GoalMetric, GoalTuner, Operations, ProbeFilterType,
-    WatermarkMetric,
+    Action, Available, Command, FilterType, GoalMetric, Operations, WatermarkMetric,
 };
 
 /// Declares directories as structs: a field is a file or a directory with the name of the field, or with the
@@ -56,8 +55,6 @@ directories! {
         state: Unwritable<Command>;
         /// pid of its thread; -1 when it is off
         pid: Unwritable<i32>;
-        /// interval in milliseconds in which the kernel refreshes shown values by itself; 0: never
-        refresh_ms: Option<u64>, since "6.17";
     }
 
     /// The memory to monitor, how to monitor it, and the actions on it.
@@ -68,8 +65,6 @@ directories! {
         operations: Operations;
         /// bytes per step of an address
         addr_unit: Option<u64>, since "6.18";
-        /// whether monitoring is paused
-        pause: Option<bool>, since "7.2";
         /// attributes of monitoring
         monitoring_attrs: MonitoringAttrs;
         /// processes or ranges to monitor
@@ -84,8 +79,6 @@ directories! {
         intervals: Intervals;
         /// how many regions
         nr_regions: Bounds;
-        /// properties of memory that are counted too
-        probes: Option<Vec<Probe>>, since "7.2";
     }
 
     /// Intervals, in microseconds.
@@ -120,30 +113,10 @@ directories! {
         max: u64;
     }
 
-    /// A property of memory that is counted.
-    Probe of "nr_probes" {
-        /// the memory that has the property
-        filters: Vec<ProbeFilter>;
-    }
-
-    /// A condition for the property.
-    ProbeFilter of "nr_filters" {
-        /// property that the filter tests
-        kind: ProbeFilterType = "type";
-        /// whether it applies to memory that matches, or to memory that does not
-        matching: bool;
-        /// whether that memory has the property
-        allow: bool;
-        /// path of a cgroup, from the root of the hierarchy
-        path: String;
-    }
-
     /// A target of monitoring.
     Target of "nr_targets" {
         /// pid of the process; meaningless for physical memory
         pid_target: i32;
-        /// to be removed at the next commit
-        obsolete_target: Option<bool>, since "6.19";
         /// fixed ranges to monitor
         regions: Vec<Region>;
     }
@@ -170,14 +143,8 @@ directories! {
         quotas: Quotas;
         /// conditions for activation
         watermarks: Watermarks;
-        /// filters; since Linux 6.15, better use the following two
+        /// filters
         filters: Vec<Filter>;
-        /// filters that the core applies
-        core_filters: Option<Vec<Filter>>, since "6.15";
-        /// filters that the operations set applies
-        ops_filters: Option<Vec<Filter>>, since "6.15";
-        /// several nodes to migrate to
-        dests: Option<Vec<Destination>>, since "6.17";
         /// results so far
         stats: Stats;
         /// memory to which it was tried last
@@ -204,12 +171,6 @@ directories! {
         reset_interval_ms: u64;
         /// limit in bytes that results from all quotas
         effective_bytes: Unwritable<u64>;
-        /// how the quota is adjusted to its goals
-        goal_tuner: Option<GoalTuner>, since "7.1";
-        /// share of failed work that is charged: numerator
-        fail_charge_num: Option<u64>, since "7.2";
-        /// and denominator; 0: all of it
-        fail_charge_denom: Option<u64>, since "7.2";
         /// priorities
         weights: Weights;
         /// goals of the quota
@@ -234,10 +195,6 @@ directories! {
         target_value: u64;
         /// current value, if the user supplies it
         current_value: u64;
-        /// node, for metrics of a node
-        nid: Option<i32>, since "6.16";
-        /// cgroup, for metrics of a cgroup
-        path: Option<String>, since "6.19";
     }
 
     /// The conditions in which a scheme is active.
@@ -260,8 +217,6 @@ directories! {
         kind: FilterType = "type";
         /// whether it applies to memory that matches, or to memory that does not
         matching: bool;
-        /// whether that memory passes
-        allow: Option<bool>, since "6.14";
         /// path of a cgroup, from the root of the hierarchy
         memcg_path: String;
         /// first address
@@ -270,18 +225,6 @@ directories! {
         addr_end: u64;
         /// position of the target
         damon_target_idx: i32;
-        /// minimal size in bytes
-        min: Option<u64>, since "6.15";
-        /// maximal size in bytes
-        max: Option<u64>, since "6.15";
-    }
-
-    /// A node to migrate to.
-    Destination of "nr_dests" {
-        /// number of the node
-        id: u64;
-        /// relative amount of memory for it
-        weight: u64;
     }
 
     /// The statistics of a scheme.
@@ -294,14 +237,8 @@ directories! {
         nr_applied: Unwritable<u64>;
         /// bytes of these regions
         sz_applied: Unwritable<u64>;
-        /// bytes that passed the filters of the operations set
-        sz_ops_filter_passed: Option<Unwritable<u64>>, since "6.14";
         /// times that a quota was exhausted
         qt_exceeds: Unwritable<u64>;
-        /// results that it has processed
-        nr_snapshots: Option<Unwritable<u64>>, since "7.0";
-        /// maximal number of results to process; 0: no limit
-        max_nr_snapshots: Option<u64>, since "7.0";
     }
 
     /// The memory to which a scheme was tried last.
@@ -322,15 +259,5 @@ directories! {
         nr_accesses: Unwritable<u32>;
         /// aggregation intervals since the accesses last changed
         age: Unwritable<u32>;
-        /// bytes that passed the filters of the operations set
-        sz_filter_passed: Option<Unwritable<u64>>, since "6.14";
-        /// results of the probes of the context, in their order
-        probes: Option<NumberedDirs<TriedProbe>>, since "7.2";
-    }
-
-    /// The result of a probe in a region.
-    TriedProbe {
-        /// samples with its property in the aggregation interval
-        hits: Unwritable<u32>;
     }
 }
