@@ -1,5 +1,5 @@
-//! The used part of the tree below `/sys/kernel/mm/damon/admin/kdamonds`, from Linux 6.12 to 7.2. A file that is newer than 6.12
-//! is an `Option`, and `since` names its first kernel. Each file is declared once.
+//! The used part of the tree below `/sys/kernel/mm/damon/admin/kdamonds`, from Linux 6.12 to 7.2. A file that is newer
+//! than 6.12 is an `Option`, and `since` names its first kernel. Each file is declared once.
 
 use super::entry::{Element, Entry, NumberedDirs, Place, SysfsError, Unwritable};
 use super::words::{
