@@ -1,6 +1,6 @@
 //! Writes a record.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ pub struct Writer<S = RecordFiles> {
     encoder: Encoder,
     schemas: Schemas,
     snapshot_schema: Schema,
-    targets: Vec<Target>,
+    targets: BTreeMap<TargetId, Target>,
     sets: Sets,
     columns: SnapshotColumns,
     attributions: Vec<Attribution>,
@@ -154,7 +154,7 @@ impl<S: Sink> Writer<S> {
             encoder: Encoder::new()?,
             schemas,
             snapshot_schema: Schema::new_with_metadata(fields, metadata),
-            targets: Vec::new(),
+            targets: BTreeMap::new(),
             sets: Sets::default(),
             columns: SnapshotColumns::default(),
             attributions: Vec::new(),
@@ -183,10 +183,8 @@ impl<S: Sink> Writer<S> {
         let message = self.encoder.rows(&from_targets(std::slice::from_ref(&fact))?)?;
         let progress = self.put(FrameKind::Targets, &message)?;
         // A repeated target has a new command: later files contain only that one.
-        match self.targets.iter_mut().find(|t| t.fact.id == fact.id) {
-            Some(known) => known.fact = fact,
-            None => self.targets.push(Target { fact, new: true }),
-        }
+        let new = self.targets.get(&fact.id).is_none_or(|known| known.new);
+        self.targets.insert(fact.id, Target { fact, new });
         Ok(progress)
     }
 
@@ -215,8 +213,7 @@ impl<S: Sink> Writer<S> {
     fn attribute(&mut self) -> Result<RecordProgress, WriteError> {
         let mut waiting = std::mem::take(&mut self.attributions);
         // This file may not contain attributions of other targets.
-        let known: HashSet<TargetId> = self.targets.iter().map(|t| t.fact.id).collect();
-        waiting.retain(|a| known.contains(&a.target));
+        waiting.retain(|a| self.targets.contains_key(&a.target));
         if waiting.is_empty() {
             return Ok(self.progress());
         }
@@ -263,7 +260,7 @@ impl<S: Sink> Writer<S> {
 
     fn write_faults(&mut self) -> Result<RecordProgress, WriteError> {
         let mut waiting = std::mem::take(&mut self.faults);
-        waiting.retain(|f| self.targets.iter().any(|t| t.fact.id == f.target));
+        waiting.retain(|f| self.targets.contains_key(&f.target));
         if waiting.is_empty() {
             return Ok(self.progress());
         }
@@ -277,9 +274,8 @@ impl<S: Sink> Writer<S> {
     /// If there can be no such accesses, or they cannot be written.
     pub fn trace(&mut self, mut t: CacheTrace) -> Result<RecordProgress, WriteError> {
         check::trace(&t).map_err(|why| WriteError::refused("a trace", why))?;
-        let known: HashSet<TargetId> = self.targets.iter().map(|t| t.fact.id).collect();
-        t.accesses.retain(|a| known.contains(&a.target));
-        t.pages.retain(|(id, _)| known.contains(id));
+        t.accesses.retain(|a| self.targets.contains_key(&a.target));
+        t.pages.retain(|(id, _)| self.targets.contains_key(id));
         self.traces.push(t);
         let waiting = self.traces.iter().map(|t| 1 + t.pages.len() + t.accesses.len());
         if waiting.sum::<usize>() < ACCESSES { Ok(self.progress()) } else { self.write_traces() }
@@ -387,8 +383,8 @@ impl<S: Sink> Writer<S> {
             self.sink.settle().map_err(|source| self.io(source))?;
         }
         self.sets.forget_retired();
-        self.targets.retain_mut(|t| std::mem::take(&mut t.new) || self.sets.has(t.fact.id));
-        self.code.retain(|id, _| self.targets.iter().any(|t| t.fact.id == *id));
+        self.targets.retain(|id, t| std::mem::take(&mut t.new) || self.sets.has(*id));
+        self.code.retain(|id, _| self.targets.contains_key(id));
         Ok(progress)
     }
 
@@ -499,7 +495,7 @@ impl<S: Sink> Writer<S> {
             };
             messages.push((kind, self.encoder.schema(schema)?));
         }
-        let targets: Vec<_> = self.targets.iter().map(|t| t.fact.clone()).collect();
+        let targets: Vec<_> = self.targets.values().map(|t| t.fact.clone()).collect();
         let (whole, rest) = targets.as_chunks::<MAX_ROWS>();
         for targets in whole.iter().map(|part| part.as_slice()).chain([rest]) {
             messages.push((FrameKind::Targets, self.encoder.rows(&from_targets(targets)?)?));
