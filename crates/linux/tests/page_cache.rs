@@ -651,7 +651,7 @@ fn ext4_in_an_image() {
     Image::new("ext4", "e2fsprogs", "rw").iter().for_each(|image| as_on_any(&image.mounted));
 }
 
-/// Each write counts once, with and without delayed allocation.
+/// Each written page counts once, with and without delayed allocation, also if a write spans many folios.
 #[test]
 fn writes_on_ext4_count_without_delayed_allocation() {
     needs_root!();
@@ -659,16 +659,28 @@ fn writes_on_ext4_count_without_delayed_allocation() {
         let Some(mut counter) = usable(ReadCounter::by_window(6, false)) else { return };
         let Some(image) = Image::new("ext4", "e2fsprogs", options) else { return };
         let mut cache = PageCache::load().unwrap();
-        let file = file_on_disk(&image.mounted, "written", 64);
+        let file = file_on_disk(&image.mounted, "written", 256);
+        // Random reads make a folio of each page.
+        (0..256).for_each(|page| read_page(&file, page));
         let id = open(&mut cache, &file).id();
         counter.attach().unwrap();
-        counter.take().unwrap();
-        (0..20_000).for_each(|i| file.write_all_at(&[1], i % 64 * PAGE_SIZE).unwrap());
-        let counts = counter.take().unwrap();
-        let of = |c: &&AccessCount| c.file == id && c.is_write;
-        let written: u64 = counts.iter().filter(of).map(|c| c.counted * ReadCounter::SHARE).sum();
+        let mut written = |write: &dyn Fn()| -> u64 {
+            counter.take().unwrap();
+            write();
+            let counts = counter.take().unwrap();
+            let of = |c: &&AccessCount| c.file == id && c.is_write;
+            counts.iter().filter(of).map(|c| c.counted * ReadCounter::SHARE).sum()
+        };
+        let one_by_one = written(&|| {
+            (0..20_000).for_each(|i| file.write_all_at(&[1], i % 64 * PAGE_SIZE).unwrap());
+        });
         // 20,000 writes, of which one in 64 counts: a standard deviation of 1,130.
-        assert!(written.abs_diff(20_000) < 6_000, "{options}: {written}");
+        assert!(one_by_one.abs_diff(20_000) < 6_000, "{options}: {one_by_one}");
+        let at_once = written(&|| {
+            (0..1_000).for_each(|_| file.write_all_at(&vec![1; MIB as usize], 0).unwrap());
+        });
+        // 256,000 pages, with a standard deviation of 4,030.
+        assert!(at_once.abs_diff(256_000) < 25_000, "{options}: {at_once}");
     }
 }
 

@@ -49,7 +49,7 @@ struct folio {
 } __attribute__((preserve_access_index));
 
 /* Set before loading. */
-const volatile bool counts_ext4 = false; /* both programs for ext4 are loaded */
+const volatile bool counts_ext4 = false; /* the programs for ext4 are loaded */
 const volatile bool traces = false; /* list accesses to sampled pages */
 
 struct key {
@@ -374,17 +374,28 @@ static __always_inline int count_ext4_write(struct inode *inode, long long at, u
 	return 0;
 }
 
-SEC("tp_btf/ext4_da_write_begin")
-int BPF_PROG(count_ext4, struct inode *inode, long long at, unsigned int bytes)
+/*
+ * A write fires one of these for each folio that it copies to, with the bytes that it copied. The begin of a write does
+ * not know the folio: it would report the rest of the write. Example: 1 MiB in folios of one page, 256 times 1 page.
+ */
+SEC("tp_btf/ext4_da_write_end")
+int BPF_PROG(count_ext4, struct inode *inode, long long at, unsigned int bytes, unsigned int copied)
 {
-	return count_ext4_write(inode, at, bytes);
+	return count_ext4_write(inode, at, copied);
 }
 
-/* Without delayed allocation: with nodelalloc or data=journal, and on a nearly full disk. A write fires one of both. */
-SEC("tp_btf/ext4_write_begin")
-int BPF_PROG(count_ext4_at_once, struct inode *inode, long long at, unsigned int bytes)
+/* Without delayed allocation: with nodelalloc, and on a nearly full disk. */
+SEC("tp_btf/ext4_write_end")
+int BPF_PROG(count_ext4_at_once, struct inode *inode, long long at, unsigned int bytes, unsigned int copied)
 {
-	return count_ext4_write(inode, at, bytes);
+	return count_ext4_write(inode, at, copied);
+}
+
+/* With data=journal. */
+SEC("tp_btf/ext4_journalled_write_end")
+int BPF_PROG(count_ext4_journalled, struct inode *inode, long long at, unsigned int bytes, unsigned int copied)
+{
+	return count_ext4_write(inode, at, copied);
 }
 
 SEC("tp_btf/writeback_dirty_folio")

@@ -144,6 +144,7 @@ impl ReadCounter {
         }
         open.progs.count_ext4.set_autoload(writes == Writes::Ext4);
         open.progs.count_ext4_at_once.set_autoload(writes == Writes::Ext4);
+        open.progs.count_ext4_journalled.set_autoload(writes == Writes::Ext4);
         open.progs.count_dirtied.set_autoload(writes != Writes::None);
         open.progs.trace_mapped.set_autoload(traces);
         open.progs.trace_fault.set_autoload(traces);
@@ -189,7 +190,12 @@ impl ReadCounter {
         let writes: &[_] = match self.writes {
             Writes::None => &[],
             Writes::Dirtied => &[&progs.count_dirtied],
-            Writes::Ext4 => &[&progs.count_dirtied, &progs.count_ext4, &progs.count_ext4_at_once],
+            Writes::Ext4 => &[
+                &progs.count_dirtied,
+                &progs.count_ext4,
+                &progs.count_ext4_at_once,
+                &progs.count_ext4_journalled,
+            ],
         };
         let traces: &[_] = match self.traces {
             true => &[&progs.trace_mapped, &progs.trace_fault],
