@@ -689,6 +689,7 @@ fn xfs_in_an_image() {
     needs_root!();
     Image::new("xfs", "xfsprogs", "rw").iter().for_each(|image| {
         as_on_any(&image.mounted);
+        a_dirty_folio_marks_its_windows(&image.mounted);
         copies_are_files_of_their_own(&image.mounted);
     });
 }
@@ -701,6 +702,24 @@ fn btrfs_in_an_image() {
         copies_are_files_of_their_own(&image.mounted);
         subvolumes_have_files_of_their_own(&image.mounted);
     });
+}
+
+/// A write of 1 MiB makes one folio of 256 pages. The kernel reports which folio has become dirty, and not which page.
+fn a_dirty_folio_marks_its_windows(at: &TempDir) {
+    let mut cache = PageCache::load().unwrap();
+    let Some(mut counter) = usable(ReadCounter::by_window(6, false)) else { return };
+    let file = File::create(at.path().join("large")).unwrap();
+    file.write_all_at(&vec![1; MIB as usize], 0).unwrap();
+    file.write_all_at(&[1], MIB).unwrap();
+    file.sync_all().unwrap();
+    let id = open(&mut cache, &file).id();
+    counter.attach().unwrap();
+    let written = |counter: &ReadCounter| {
+        (0..6).filter(|window| counter.is_marked(id, *window, true)).collect::<Vec<u64>>()
+    };
+    file.write_all_at(&[1], 200 * PAGE_SIZE).unwrap();
+    assert!(written(&counter).contains(&3), "{:?}", written(&counter));
+    assert!(!written(&counter).contains(&4), "the next folio");
 }
 
 /// What holds on each file system.

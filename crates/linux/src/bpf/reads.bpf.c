@@ -3,7 +3,7 @@
  * Counts accesses to cached files as they happen, by file and window of a file. Reads: read(), pread(),
  * sendfile(), io_uring and others that get pages from the page cache. The tracepoint exists since Linux 6.12,
  * and does not fire for tmpfs, O_DIRECT and accesses through mappings. Writes: on ext4 each call, on other file
- * systems the first one of a page between two writebacks. One page of each SHARE counts, chosen at random. Besides,
+ * systems the first one of a folio between two writebacks. One page of each SHARE counts, chosen at random. Besides,
  * each access marks its windows as accessed in the present interval.
  *
  * With `traces`, it also lists each access to a fixed sample of pages, in order. Which pages they are, a hash of the
@@ -21,6 +21,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define MAX_PAGES (1 << 19) /* of one read() */
 #define PAGE_SHIFT 12
 #define EXT4_MAGIC 0xef53
+#define MIN_WINDOW 64 /* pages */
+#define MAX_FOLIO 512 /* pages */
 
 #define MAX_SAMPLING 15
 #define RING_SIZE (4 << 20)
@@ -29,6 +31,7 @@ enum { BPF_ANY };
 enum { BPF_MAP_TYPE_LRU_HASH = 9, BPF_MAP_TYPE_RINGBUF = 27 };
 enum { BPF_RB_NO_WAKEUP = 1 };
 enum access { READ, WRITE, MAP };
+enum pageflags { PG_head = 6 };
 
 struct super_block {
 	unsigned long s_magic;
@@ -46,6 +49,7 @@ struct inode {
 } __attribute__((preserve_access_index));
 struct folio {
 	unsigned long index;
+	unsigned long _flags_1; /* of large folios; the low byte is the order */
 } __attribute__((preserve_access_index));
 
 /* Set before loading. */
@@ -200,6 +204,20 @@ static __always_inline void mark_ends(__u64 file, __u64 first, __u64 last, __u64
 	mark(file, first >> (window_shift & 63) | written);
 	if (first != last)
 		mark(file, last >> (window_shift & 63) | written);
+}
+
+/*
+ * Marks all windows of a folio that was written: the tracepoint does not report the page. Example: a write to page 200
+ * of a folio of 256 pages was in window 3 of 64 pages, and marks windows 0 to 3.
+ */
+static __always_inline void mark_written(__u64 file, struct folio *folio)
+{
+	__u64 page = folio->index, end = page + 1;
+
+	if (load((__u64)folio) >> bpf_core_enum_value(enum pageflags, PG_head) & 1)
+		end = page + (1ull << (folio->_flags_1 & 63));
+	for (int i = 0; i < MAX_FOLIO / MIN_WINDOW && page < end; i++, page += MIN_WINDOW)
+		mark(file, page >> (window_shift & 63) | WRITTEN);
 }
 
 static __always_inline void count(__u64 file, __u64 first, __u64 last, __u64 written)
@@ -409,7 +427,7 @@ int BPF_PROG(count_dirtied, struct folio *folio, struct address_space *m)
 		return 0;
 	inode = m->host;
 	file = id_of(inode);
-	mark_ends(file, folio->index, folio->index, WRITTEN);
+	mark_written(file, folio);
 	if (counts_ext4 && inode->i_sb->s_magic == EXT4_MAGIC)
 		return 0;
 	count(file, folio->index, folio->index, WRITTEN);

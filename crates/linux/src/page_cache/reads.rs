@@ -66,9 +66,9 @@ pub struct Traced {
 pub enum Writes {
     /// None.
     None,
-    /// Each page counts once between two writebacks.
+    /// Each folio counts as one page, once between two writebacks.
     Dirtied,
-    /// On ext4 each write counts, on other file systems each page once between two writebacks.
+    /// On ext4 each write counts, on other file systems each folio as one page, once between two writebacks.
     Ext4,
 }
 

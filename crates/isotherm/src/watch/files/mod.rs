@@ -263,10 +263,10 @@ impl Ready for WatchedFiles {
             Err(_) => "reads and writes not seen",
             Ok(Writes::None) => "reads by mm_filemap_get_pages, writes not seen",
             Ok(Writes::Dirtied) => {
-                "reads by mm_filemap_get_pages, the first write of a page between two writebacks"
+                "reads by mm_filemap_get_pages, the first write of a folio between two writebacks"
             }
             Ok(Writes::Ext4) => {
-                "reads by mm_filemap_get_pages, writes on ext4, elsewhere the first write of a page between two \
+                "reads by mm_filemap_get_pages, writes on ext4, elsewhere the first write of a folio between two \
                  writebacks"
             }
         };
