@@ -451,6 +451,27 @@ fn accesses_are_counted_by_window() {
     assert!(counter.take().unwrap().iter().all(|c| c.file != id), "counts begin anew");
 }
 
+/// A read of single-page folios gets 31 pages at a time: the last one of 32 comes alone, and is not another read.
+#[test]
+fn the_last_page_of_a_long_read_counts_once() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    let Some(mut counter) = usable(ReadCounter::by_window(6, false)) else { return };
+    let file = file_on_disk(&folder, "batches", 32);
+    (0..32).for_each(|page| read_page(&file, page));
+    let id = open(&mut cache, &file).id();
+    let mut buffer = vec![0; 32 * PAGE_SIZE as usize];
+    counter.attach().unwrap();
+    counter.take().unwrap();
+    (0..100_000).for_each(|_| file.read_exact_at(&mut buffer, 0).unwrap());
+    let counts = counter.take().unwrap();
+    let of = |c: &&AccessCount| c.file == id;
+    let read: u64 = counts.iter().filter(of).map(|c| c.counted * ReadCounter::SHARE).sum();
+    // 3,200,000 pages, with a standard deviation of 10,100. Counting the last one twice would add 100,000.
+    assert!(read.abs_diff(3_200_000) < 50_000, "{read}");
+}
+
 /// Windows are joined while a file is read: from then on each access counts in and marks the window that it is in.
 #[test]
 fn windows_may_become_larger_while_a_file_is_read() {

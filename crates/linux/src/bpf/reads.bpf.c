@@ -146,13 +146,17 @@ static __always_inline struct per_cpu *this_cpu(void)
 	return c;
 }
 
-/* A long read gets its pages in batches: the tracepoint fires for each, with the end of the whole read. */
+/*
+ * A long read gets its pages in batches: the tracepoint fires for each, with the end of the whole read. Example: 32
+ * pages in folios of one page fire (0, 31) and (31, 31). Other reads of one page, which are frequent, change nothing. If
+ * one of the last page follows a long read, it is mistaken for a batch, once.
+ */
 static __always_inline bool goes_on(struct per_cpu *c, struct address_space *m, __u64 first, __u64 last)
 {
 	__u64 before = c->mapping;
 	bool same;
 
-	if (first == last)
+	if (first == last && last != c->last)
 		return false;
 	*(volatile __u64 *)&c->mapping = (__u64)m;
 	same = *(volatile __u64 *)&c->mapping == before && c->last == last && first > c->first;
