@@ -278,7 +278,7 @@ impl VaddrTarget {
         for page in pages.iter() {
             match mapped(page) {
                 Some(1) => {}
-                None | Some(0) => open.insert(page),
+                None => open.insert(page),
                 Some(_) => shared.insert(page),
             }
         }

@@ -137,7 +137,7 @@ impl Window {
             resident
         } else {
             let noted = (resident, area.start);
-            process.shared(range.start, &resident, noted, |i| answer.folio(i).map(|f| f.mapped))
+            process.shared(range.start, &resident, noted, |i| answer.mapped(i))
         };
         let clearable = young.without(&unclearable);
         let (level, mapped) = (answer.level, &resident);
@@ -154,7 +154,7 @@ impl Window {
         let asked = asked.iter().filter(|_| takes_epochs).map(|page| CandidatePage {
             frame: answer.frame(range, page),
             young: young.contains(page),
-            mapped: if strangers { answer.folio(page).map(|f| f.mapped) } else { Some(0) },
+            mapped: if strangers { answer.mapped(page) } else { Some(0) },
         });
         let asked = asked.collect();
         let partial = clear.partial;

@@ -79,6 +79,12 @@ impl WindowAnswer<'_> {
         let counts = self.counts_pages || folio.order == 0 || self.level != Level::Pte;
         Some(Folio { mapped: if counts { folio.mapped } else { 0 }, ..folio })
     }
+
+    /// The number of entries that map a page, over all processes, if known.
+    #[must_use]
+    pub fn mapped(&self, index: usize) -> Option<u32> {
+        self.folio(index).map(|f| f.mapped).filter(|&n| n > 0)
+    }
 }
 
 /// The answers of one run, in the order of the requested windows.
@@ -157,5 +163,14 @@ mod tests {
         };
         assert_eq!(orders(true), [Some((0, 1)), Some((4, 0))]);
         assert_eq!(orders(false), [Some((0, 1)), None]);
+        let (level, entries) = (Level::Pte, &[][..]);
+        let answer = WindowAnswer {
+            level,
+            entries,
+            folios: &folios,
+            large_folios: true,
+            counts_pages: false,
+        };
+        assert_eq!([0, 1].map(|index| answer.mapped(index)), [Some(1), None]);
     }
 }

@@ -82,10 +82,9 @@ impl Special {
 
     /// The pages that are mapped more than once.
     fn shared(&self, process: &mut VaddrTarget, answer: &WindowAnswer<'_>) -> PageMask {
-        let mapped = |page| answer.folio(page).map(|f| f.mapped);
         // Pages of the block outside of the area are no evidence about it.
         let noted = (pages_in_block(self.block, self.area), self.area.start);
-        process.shared(self.block, &self.pages, noted, mapped)
+        process.shared(self.block, &self.pages, noted, |page| answer.mapped(page))
     }
 
     /// The pages of the folio that contains `page`, if all of them are mapped here, in order.
