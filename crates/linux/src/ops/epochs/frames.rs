@@ -17,8 +17,8 @@ pub(super) enum EpochAccess {
 /// One page frame, over all watched processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Frame {
-    /// number of entries that map it; 255 means 255 or more
-    pub mapped: u8,
+    /// number of entries that map it; 65,535 means 65,535 or more
+    pub mapped: u16,
     pub touched: EpochAccess,
 }
 
@@ -42,7 +42,7 @@ impl Hasher for FrameHasher {
     }
 }
 
-/// A sparse array of frames: 32 bytes for each 16 frames of which at least one was seen, and about 20 bytes of
+/// A sparse array of frames: 64 bytes for each 16 frames of which at least one was seen, and about 20 bytes of
 /// index.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(frames.get(6), Frame { mapped: 1, touched: EpochAccess::Never });
         assert_eq!(frames.get(1 << 36), Frame { mapped: 1, touched: EpochAccess::Later });
         assert_eq!(frames.get(7), Frame::default());
-        (0..1000).for_each(|_| frames.map(6));
-        assert_eq!(frames.get(6).mapped, 255);
+        (0..70_000).for_each(|_| frames.map(6));
+        assert_eq!(frames.get(6).mapped, 65_535);
     }
 }

@@ -429,10 +429,11 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Frame 1 is touched at once, 2 late, the others never; 5 is touched after the epoch.
+    /// Frame 1 is touched at once, 2 late, the others never; 5 is touched after the epoch. 300 processes map frame 7.
     fn epochs() -> Epochs {
         let mut frames = Frames::default();
         (1..=5).for_each(|f| frames.map(f));
+        (0..300).for_each(|_| frames.map(7));
         frames.touch(1, EpochAccess::First);
         frames.touch(2, EpochAccess::Later);
         let complete = Complete { since: Nanos(1_000_000_000), exposure: 20 * MS, frames };
@@ -461,6 +462,15 @@ mod tests {
     fn untouched_by_us_and_mapped_by_others_is_not_cold() {
         let e = ask(&[(3, Some(2)), (4, None), (1, Some(9)), (77, Some(1))]);
         assert_eq!((e.visible, e.young, e.shared, e.unseen), (1, 1, 2, 1));
+    }
+
+    #[test]
+    fn many_watched_processes_are_not_unwatched_ones() {
+        let of = |mapped| {
+            let e = ask(&[(7, Some(mapped))]);
+            (e.visible, e.shared)
+        };
+        assert_eq!((of(300), of(301)), ((1, 0), (0, 1)));
     }
 
     /// The exposure of an epoch of 1 s, with its first read after 40 ms.
