@@ -1,5 +1,7 @@
 //! Page-table entries of x86-64. No other file depends on their layout.
 
+use isotherm_core::PAGE_SIZE;
+
 const PRESENT: u64 = 1;
 const ACCESSED: u64 = 1 << 5;
 /// In an entry without [`PRESENT`]: the page is mapped without any permission (NUMA balancing, `mprotect`).
@@ -67,6 +69,16 @@ impl LeafEntry {
         let bits = if self.0 & PRESENT == 0 { !self.0 } else { self.0 };
         (bits & FRAME_MASK) >> 12
     }
+
+    /// Whether it maps memory of a process: a page in memory that is not a zero page.
+    ///
+    /// In the entry of a huge page that is not present, the kernel inverts only the bits that such a page needs,
+    /// from 21 on. The lower ones are 0, and [`LeafEntry::frame`] finds ones there: 0x3ff instead of frame 0x200.
+    #[must_use]
+    pub fn is_memory(self, level: Level, zero_frames: &[u64]) -> bool {
+        let within = if level == Level::Pmd { HUGE_SIZE / PAGE_SIZE - 1 } else { 0 };
+        self.is_resident() && !zero_frames.contains(&(self.frame() & !within))
+    }
 }
 
 /// The kernel's data about the folio of a page; see `folios` in `walk.bpf.c`.
@@ -116,6 +128,17 @@ mod tests {
         let numa = LeafEntry((!(0x0012_3456_u64 << 12) & FRAME_MASK) | PROT_NONE | ACCESSED);
         assert!(numa.is_resident() && numa.is_young());
         assert_eq!(numa.frame(), 0x0012_3456);
+    }
+
+    #[test]
+    fn zero_pages_are_not_memory() {
+        let small = |frame: u64| LeafEntry(frame << 12 | PRESENT);
+        let huge = |frame: u64| LeafEntry((!(frame << 12) & 0x000f_ffff_ffe0_0000) | PROT_NONE);
+        let is_memory = |entry: LeafEntry, level| entry.is_memory(level, &[0x200]);
+        assert!(!is_memory(small(0x200), Level::Pte) && is_memory(small(0x3ff), Level::Pte));
+        assert!(!is_memory(small(0x200), Level::Pmd) && is_memory(small(0x400), Level::Pmd));
+        assert!(!is_memory(huge(0x200), Level::Pmd) && is_memory(huge(0x400), Level::Pmd));
+        assert!(!is_memory(LeafEntry(0), Level::Pte), "not resident");
     }
 
     #[test]

@@ -75,7 +75,7 @@ pub(super) fn resident_and_young(
     pages: usize,
     zero_frames: &[u64],
 ) -> (PageMask, PageMask) {
-    let is_memory = |e: LeafEntry| e.is_resident() && !zero_frames.contains(&e.frame());
+    let is_memory = |e: LeafEntry| e.is_memory(answer.level, zero_frames);
     let (mut resident, mut young) = (PageMask::default(), PageMask::default());
     match answer.level {
         Level::Pte => {

@@ -169,7 +169,7 @@ fn of_raw(
     let huge = Level::from_raw(b.level) == Level::Pmd;
     let (resident, young) = if huge {
         let entry = LeafEntry(b.entry);
-        let is_memory = entry.is_resident() && !zero_frames.contains(&entry.frame());
+        let is_memory = entry.is_memory(Level::Pmd, zero_frames);
         let all = |yes| PageMask::span(0, if yes { 512 } else { 0 });
         (all(is_memory), all(is_memory && entry.is_young()))
     } else {
@@ -203,19 +203,23 @@ pub(crate) fn in_blocks(range: AddrRange) -> impl Iterator<Item = AddrRange> {
 mod tests {
     use super::*;
     use crate::sys::{OwnPages, SleepingChild};
-    use crate::walker::own_pid;
+    use crate::walker::{Want, own_pid};
 
-    /// The kernel inverts the frame number of a PROT_NONE huge page, except for its low bits.
-    #[test]
-    fn mappers_of_a_huge_page_are_found_for_all_entry_types() {
+    fn walker() -> Option<Walker> {
         if !rustix::process::geteuid().is_root() {
             assert!(
                 std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(),
                 "running BPF requires root"
             );
-            return;
+            return None;
         }
-        let mut walker = Walker::fastest().unwrap();
+        Some(Walker::fastest().unwrap())
+    }
+
+    /// The kernel inverts the frame number of a PROT_NONE huge page, except for its low bits.
+    #[test]
+    fn mappers_of_a_huge_page_are_found_for_all_entry_types() {
+        let Some(mut walker) = walker() else { return };
         let mut own = OwnPages::map_aligned(BLOCK_SIZE, BLOCK_SIZE).unwrap();
         own.write(0, 1);
         own.collapse(0..512).unwrap();
@@ -241,6 +245,28 @@ mod tests {
         let child = SleepingChild::fork().unwrap();
         assert_eq!(plain(), 0);
         drop(child);
+    }
+
+    #[test]
+    fn the_huge_zero_page_is_not_memory_even_without_permissions() {
+        let Some(mut walker) = walker() else { return };
+        let own = OwnPages::map_aligned(BLOCK_SIZE, BLOCK_SIZE).unwrap();
+        let _ = own.advise(0..512, rustix::mm::Advice::LinuxHugepage);
+        let _ = own.read(0);
+        let range = own.range(0, 512);
+        let mut read = || {
+            let batch = walker.read(own_pid(), [(range, Want::Entries)].into_iter()).unwrap();
+            let level = batch.answers().next().unwrap().level;
+            let spans = [Span { range, plain: Plain::Nowhere }];
+            let mut blocks = Vec::new();
+            SpanReader::new(&spans).run(&mut walker, own_pid(), &mut blocks).unwrap();
+            (level, blocks)
+        };
+        let (level, blocks) = read();
+        assert_eq!(blocks, []);
+        own.protect_none(0, 512).unwrap();
+        // Without transparent huge pages it is a page table of small zero pages.
+        assert_eq!(read(), (level, Vec::new()));
     }
 
     #[test]

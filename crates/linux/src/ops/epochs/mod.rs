@@ -328,7 +328,7 @@ impl Epoch {
         }
         for page in 0..usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0) {
             let entry = answer.entry(page);
-            if !entry.is_resident() || zero.contains(&entry.frame()) {
+            if !entry.is_memory(answer.level, zero) {
                 continue;
             }
             let frame = answer.frame(range, page);
