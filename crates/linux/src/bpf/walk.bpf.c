@@ -139,6 +139,9 @@ struct anchors {
 	__u64 stack;          /* of the caller, in kernel addresses */
 	__u64 stack_pages[2]; /* addresses of the struct page of its first two pages */
 	__u64 page_size;      /* of struct page */
+	/* MADV_COLD does not split a large folio in a page table, if the range covers all of it: since
+	 * Linux 6.10, as _large_mapcount. */
+	__u64 keeps_folios;
 };
 
 struct order order;
@@ -528,6 +531,7 @@ SEC("syscall") int find_anchors(void *ctx)
 	anchors.pgd = (__u64)BPF_CORE_READ(self, mm, pgd);
 	anchors.stack = (__u64)BPF_CORE_READ(self, stack);
 	anchors.page_size = bpf_core_type_size(struct page);
+	anchors.keeps_folios = bpf_core_field_exists(struct folio, _large_mapcount);
 	anchors.stack_pages[0] = anchors.stack_pages[1] = 0;
 	if (pages)
 		bpf_probe_read_kernel(anchors.stack_pages, sizeof(anchors.stack_pages), pages);

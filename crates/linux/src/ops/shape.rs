@@ -1,7 +1,8 @@
 //! Which ranges to clear without splitting a huge page or a large folio.
 //!
 //! `MADV_COLD` splits a huge page or a large folio if the range covers only a part of it, or if only a part of
-//! it is mapped. So each range contains whole folios only.
+//! it is mapped. So each range contains whole folios only. Before Linux 6.10 it always splits large folios in page
+//! tables: the walker then reports no such folio, and its young pages are partial.
 
 use isotherm_core::{AddrRange, PAGE_SIZE, PageMask, align_down};
 

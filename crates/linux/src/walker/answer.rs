@@ -45,6 +45,7 @@ pub struct WindowAnswer<'a> {
     folios: &'a [u64],
     large_folios: bool,
     counts_pages: bool,
+    keeps_folios: bool,
 }
 
 impl WindowAnswer<'_> {
@@ -69,10 +70,15 @@ impl WindowAnswer<'_> {
         }
     }
 
-    /// The folio of a page, if it was requested and if the proof has confirmed the walker's data about such
-    /// folios. In a huge page, the folio of its first page.
+    /// The folio of a page, if it was requested, if the proof has confirmed the walker's data about such folios,
+    /// and if clearing it as a whole does not split it. In a huge page, the folio of its first page.
     #[must_use]
     pub fn folio(&self, index: usize) -> Option<Folio> {
+        let is_kept = |f: &Folio| f.order == 0 || self.level != Level::Pte || self.keeps_folios;
+        self.any_folio(index).filter(is_kept)
+    }
+
+    fn any_folio(&self, index: usize) -> Option<Folio> {
         let index = if self.level == Level::Pte { index } else { 0 };
         let folio = self.folios.get(index).and_then(|&raw| Folio::from_raw(raw));
         let folio = folio.filter(|f| f.order == 0 || self.large_folios)?;
@@ -83,7 +89,7 @@ impl WindowAnswer<'_> {
     /// The number of entries that map a page, over all processes, if known.
     #[must_use]
     pub fn mapped(&self, index: usize) -> Option<u32> {
-        self.folio(index).map(|f| f.mapped).filter(|&n| n > 0)
+        self.any_folio(index).map(|f| f.mapped).filter(|&n| n > 0)
     }
 }
 
@@ -96,6 +102,7 @@ pub struct Batch<'a> {
     pub(super) windows: usize,
     pub(super) large_folios: bool,
     pub(super) counts_pages: bool,
+    pub(super) keeps_folios: bool,
 }
 
 impl Batch<'_> {
@@ -111,6 +118,7 @@ impl Batch<'_> {
                 folios: self.bss.folios.get(first..first + n).unwrap_or_default(),
                 large_folios: self.large_folios,
                 counts_pages: self.counts_pages,
+                keeps_folios: self.keeps_folios,
             }
         })
     }
@@ -155,22 +163,28 @@ mod tests {
     fn only_proven_facts_of_large_folios_are_reported() {
         let raw = |order: u64| 1 << 32 | 1 << 24 | order << 16;
         let folios = [raw(0), raw(4)];
-        let orders = |large_folios| {
-            let (level, entries) = (Level::Pte, &[][..]);
-            let answer =
-                WindowAnswer { level, entries, folios: &folios, large_folios, counts_pages: false };
-            [0, 1].map(|index| answer.folio(index).map(|f| (f.order, f.mapped)))
-        };
-        assert_eq!(orders(true), [Some((0, 1)), Some((4, 0))]);
-        assert_eq!(orders(false), [Some((0, 1)), None]);
-        let (level, entries) = (Level::Pte, &[][..]);
         let answer = WindowAnswer {
-            level,
-            entries,
+            level: Level::Pte,
+            entries: &[],
             folios: &folios,
             large_folios: true,
             counts_pages: false,
+            keeps_folios: true,
         };
-        assert_eq!([0, 1].map(|index| answer.mapped(index)), [Some(1), None]);
+        let orders = |answer: WindowAnswer<'_>| {
+            [0, 1].map(|index| answer.folio(index).map(|f| (f.order, f.mapped)))
+        };
+        let mapped = |answer: WindowAnswer<'_>| [0, 1].map(|index| answer.mapped(index));
+        assert_eq!(orders(answer), [Some((0, 1)), Some((4, 0))]);
+        assert_eq!(mapped(answer), [Some(1), None], "0 means unknown");
+        let unproven = WindowAnswer { large_folios: false, ..answer };
+        assert_eq!(orders(unproven), [Some((0, 1)), None]);
+        // Clearing would split the folio, but the number of its mappers is known.
+        let splitting = WindowAnswer { counts_pages: true, keeps_folios: false, ..answer };
+        assert_eq!(orders(splitting), [Some((0, 1)), None]);
+        assert_eq!(mapped(splitting), [Some(1), Some(1)]);
+        let huge = [raw(9)];
+        let huge = WindowAnswer { level: Level::Pmd, folios: &huge, ..splitting };
+        assert_eq!(huge.folio(5).map(|f| f.order), Some(9), "one entry maps it");
     }
 }

@@ -14,7 +14,7 @@ impl Walker {
         self.bss().is_ok_and(|b| b.ram.iter().any(|r| (r.start..r.end).contains(&address)))
     }
 
-    fn anchors(&mut self) -> Result<types::anchors, WalkError> {
+    pub(super) fn anchors(&mut self) -> Result<types::anchors, WalkError> {
         run(&self.skel.progs.find_anchors)?;
         Ok(self.bss()?.anchors)
     }

@@ -80,6 +80,8 @@ pub struct Walker {
     /// The same for the number of entries that map each of their pages. For a huge page that is mapped as a
     /// whole, the number is always known.
     counts_pages: bool,
+    /// Whether `MADV_COLD` keeps large folios in page tables whole; assumed until the proof.
+    keeps_folios: bool,
     /// buffer for the next reading
     blocks: Vec<RawBlock>,
 }
@@ -105,6 +107,7 @@ impl Walker {
         walker.zero_frames = proven.zero_frames;
         walker.large_folios = proven.large_folios;
         walker.counts_pages = proven.counts_pages;
+        walker.keeps_folios = walker.anchors()?.keeps_folios != 0;
         Ok(walker)
     }
 
@@ -168,6 +171,7 @@ impl Walker {
             zero_frames: Vec::new(),
             large_folios: true,
             counts_pages: true,
+            keeps_folios: true,
             blocks: Vec::new(),
         })
     }
@@ -223,9 +227,16 @@ impl Walker {
         }
         let windows = u32::try_from(count).unwrap_or(0);
         self.run_order(types::order { job: READ_WINDOWS, windows, ..self.order(pid) })?;
-        let Walker { large_folios, counts_pages, .. } = *self;
+        let Walker { large_folios, counts_pages, keeps_folios, .. } = *self;
         let bss = self.bss()?;
-        Ok(Batch { identity: identity(bss), bss, windows: count, large_folios, counts_pages })
+        Ok(Batch {
+            identity: identity(bss),
+            bss,
+            windows: count,
+            large_folios,
+            counts_pages,
+            keeps_folios,
+        })
     }
 
     /// The identity of process `pid`, and the change counts of its mappings.
