@@ -1,6 +1,6 @@
 //! Mappings whose accesses no accessed bit shows. Another way to look may observe them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rand_core::Rng;
@@ -26,8 +26,8 @@ const SAME_HEAT_BP: u32 = 1_000;
 #[derive(Debug, Default)]
 pub(crate) struct UnobservableMappings {
     regions: Vec<Region>,
-    /// start addresses of the mappings with an answer since the last read
-    heard: BTreeSet<u64>,
+    /// start addresses of the mappings with an answer, and for how many reads it still counts: until their next turn
+    heard: BTreeMap<u64, usize>,
     /// position in the rotation among the chosen mappings
     turn: usize,
 }
@@ -83,8 +83,8 @@ impl UnobservableMappings {
     /// Notes which memory is resident in mappings without an answer. `mappings` give the reason why it cannot
     /// be observed.
     pub fn see(&mut self, blocks: &[Block], mappings: &[Mapping]) {
-        let heard = std::mem::take(&mut self.heard);
-        for r in self.regions.iter_mut().filter(|r| !heard.contains(&r.range.start)) {
+        let heard = &self.heard;
+        for r in self.regions.iter_mut().filter(|r| !heard.contains_key(&r.range.start)) {
             let at = mappings.partition_point(|m| m.range.end <= r.range.start);
             let why = mappings.get(at).and_then(|m| m.unknown).unwrap_or(Unknown::Special);
             let pages = u32::try_from(r.range.len() / PAGE_SIZE).unwrap_or(u32::MAX);
@@ -99,16 +99,22 @@ impl UnobservableMappings {
             }
             r.tally.add(&seen, seen.read_at, 1);
         }
+        self.heard.retain(|_, reads| {
+            *reads -= 1;
+            *reads > 0
+        });
     }
 
     /// Applies an answer if it concerns one of these mappings. Returns whether it does.
     pub fn take_answer(&mut self, ask: &Ask, seen: &Seen) -> bool {
+        // Between two reads, there may be one turn only.
+        let reads = self.regions.len().div_ceil(MAX_ASKS / LOOKS);
         let at = self.regions.partition_point(|r| r.range.end <= ask.range.start);
         let Some(r) = self.regions.get_mut(at).filter(|r| r.range.contains(ask.range.start)) else {
             return false;
         };
         r.tally.add(seen, seen.since.unwrap_or(seen.read_at), 1);
-        self.heard.insert(r.range.start);
+        self.heard.insert(r.range.start, reads);
         true
     }
 
@@ -147,6 +153,8 @@ impl UnobservableMappings {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use rand_core::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -181,6 +189,31 @@ mod tests {
         let mut ask = || unobservable.asks(TargetId(1), &mut rng, RANGE.len(), |_| true);
         let asked: BTreeSet<u64> = [ask(), ask()].iter().flatten().map(|a| a.range.start).collect();
         assert_eq!(asked, (0..40).map(|i| at(i).start).collect());
+    }
+
+    /// Of 80 mappings, 32 have answers between two reads.
+    #[test]
+    fn what_is_known_stays_so_until_the_next_turn() {
+        let at = |i: u64| AddrRange::new(i * 32 * PAGE_SIZE, (i * 32 + 16) * PAGE_SIZE);
+        let mapping = |i| Mapping { range: at(i), ..locked()[0].clone() };
+        let mappings: Vec<Mapping> = (0..80).map(mapping).collect();
+        let mut unobservable = UnobservableMappings::default();
+        unobservable.map(&mappings);
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let (resident, young) = (PageMask::span(0, 512), PageMask::default());
+        let block =
+            |i| Block { start: i * BLOCK_SIZE, huge: false, resident, young, read_at: Nanos(0) };
+        let blocks: Vec<Block> = (0..5).map(block).collect();
+        for turn in 0..9 {
+            for ask in unobservable.asks(TargetId(1), &mut rng, RANGE.len(), |_| true) {
+                let seen = Seen { pages: 16, present: 16, ..Seen::default() };
+                assert!(unobservable.take_answer(&ask, &seen));
+            }
+            unobservable.see(&blocks, &mappings);
+            let views = unobservable.views(Duration::from_secs(1));
+            let unknown = views.iter().filter(|v| v.unknown_bp.total() > 0).count();
+            assert_eq!(unknown, 80usize.saturating_sub(32 * (turn + 1)), "{turn}");
+        }
     }
 
     #[test]
