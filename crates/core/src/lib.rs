@@ -73,7 +73,7 @@ pub use heat::{Heat, HeatBytes, Thresholds};
 pub use intervals_goal::{IntervalsGoal, IntervalsTuner};
 pub use missing::Missing;
 pub use monitor::Monitor;
-pub use ops::{Activity, Ask, Liveness, Look, Mapping, MappingKind, Seen, Space};
+pub use ops::{Activity, Ask, Liveness, Look, Mapping, MappingKind, Seen, Space, is_shared_memory};
 pub use page_mask::PageMask;
 pub use page_scan::PageScan;
 pub use range::{AddrRange, PAGE_SIZE, align_down, join_touching};

@@ -65,6 +65,15 @@ pub struct Mapping {
     pub unknown: Option<Unknown>,
 }
 
+/// Whether a mapping of this name, as in `/proc/PID/maps`, is shared memory, which goes to swap. Most of it looks like a
+/// file.
+#[must_use]
+pub fn is_shared_memory(name: &str) -> bool {
+    ["/dev/zero", "/dev/shm/", "/SYSV", "/memfd:", "[anon_shmem"]
+        .iter()
+        .any(|start| name.starts_with(start))
+}
+
 /// A request for one look: which pages of this range were accessed?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ops::MappingKind;
+use crate::ops::{Mapping, MappingKind, is_shared_memory};
 use crate::snapshot::{RegionView, TargetView};
 
 /// Times for a page of 4 KiB.
@@ -56,16 +56,11 @@ impl Prices {
     }
 }
 
-/// Names of shared memory in `/proc/PID/maps` begin so. It looks like a file, but is paged out to swap.
-const SHARED_MEMORY: [&str; 4] = ["/dev/zero", "/dev/shm/", "/SYSV", "/memfd:"];
-
-/// Whether a region is of a file, so that its pages are copies of a disk.
+/// Whether a region is of a file, so that its pages are copies of a disk. Those of shared memory go to swap.
 pub(super) fn is_file(target: &TargetView, view: &RegionView) -> bool {
     let after = target.mappings.partition_point(|m| m.range.end <= view.range.start);
-    target.mappings.get(after).is_some_and(|m| {
-        let is_shared = SHARED_MEMORY.iter().any(|name| m.name.starts_with(name));
-        m.kind == MappingKind::File && !is_shared
-    })
+    let is_file = |m: &Mapping| m.kind == MappingKind::File && !is_shared_memory(&m.name);
+    target.mappings.get(after).is_some_and(is_file)
 }
 
 #[cfg(test)]
@@ -74,7 +69,6 @@ mod tests {
 
     use super::super::testing::{target, view};
     use super::*;
-    use crate::ops::Mapping;
 
     const MINUTE: Duration = Duration::from_secs(60);
 

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use isotherm_core::is_shared_memory;
 use serde::Deserialize;
 
 /// Maximum length of a file of advice, in bytes.
@@ -227,9 +228,7 @@ impl ProgramAdvice {
 impl AdvisedMapping {
     /// Whether it is memory that a program shares with its descendants or with others.
     pub(super) fn is_shared(&self) -> bool {
-        ["/dev/zero", "/dev/shm/", "/SYSV", "/memfd:", "[anon_shmem"]
-            .iter()
-            .any(|start| self.name.starts_with(start))
+        is_shared_memory(&self.name)
     }
 }
 
