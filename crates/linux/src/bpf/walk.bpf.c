@@ -139,8 +139,8 @@ struct anchors {
 	__u64 stack;          /* of the caller, in kernel addresses */
 	__u64 stack_pages[2]; /* addresses of the struct page of its first two pages */
 	__u64 page_size;      /* of struct page */
-	/* MADV_COLD does not split a large folio in a page table, if the range covers all of it: since
-	 * Linux 6.10, as _large_mapcount. */
+	/* Whether MADV_COLD keeps a large folio in a page table whole if the range covers it: since Linux 6.10, which
+	 * also added _large_mapcount. */
 	__u64 keeps_folios;
 };
 

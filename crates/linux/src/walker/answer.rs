@@ -78,7 +78,8 @@ impl WindowAnswer<'_> {
         self.any_folio(index).filter(is_kept)
     }
 
-    fn any_folio(&self, index: usize) -> Option<Folio> {
+    /// The same, also if a clear splits it.
+    pub(crate) fn any_folio(&self, index: usize) -> Option<Folio> {
         let index = if self.level == Level::Pte { index } else { 0 };
         let folio = self.folios.get(index).and_then(|&raw| Folio::from_raw(raw));
         let folio = folio.filter(|f| f.order == 0 || self.large_folios)?;

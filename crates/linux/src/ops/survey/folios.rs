@@ -27,6 +27,8 @@ pub(crate) struct Behind {
     pub folios: Vec<(Folio, PageMask)>,
     /// pages of folios that are not mapped completely in order, or of unknown folios
     pub partial: PageMask,
+    /// pages of the folios that a clear splits
+    pub splits: PageMask,
 }
 
 /// Finds the folios of all `asked` pages, in the same order; `None` where the page table was replaced or a huge
@@ -67,10 +69,13 @@ impl Special {
         let mut rest = self.pages;
         let first = |rest: PageMask| rest.iter().next();
         while let Some(page) = first(rest) {
-            let folio = answer.folio(page);
+            let folio = answer.any_folio(page);
             let whole = folio.and_then(|f| Some((f, self.pages_of(page, f, answer)?)));
             if let Some((folio, pages)) = whole {
                 behind.folios.push((folio, pages));
+                if answer.folio(page).is_none() {
+                    behind.splits = behind.splits.or(&pages);
+                }
                 rest = rest.without(&pages);
             } else {
                 behind.partial.insert(page);
@@ -133,12 +138,14 @@ impl ClassifiedBlock {
     }
 
     fn sort_folios(&mut self, behind: &Behind) {
-        for (folio, pages) in &behind.folios {
+        let is_kept = |pages: &PageMask| behind.splits.and(pages).is_empty();
+        for (folio, pages) in behind.folios.iter().filter(|(_, pages)| is_kept(pages)) {
             self.sort_folio(*folio, *pages, behind.shared);
         }
+        let partial = behind.partial.or(&behind.splits);
         self.hidden.push((Unknown::Shared, behind.shared));
-        self.hidden.push((Unknown::Partial, behind.partial.and(&self.block.young)));
-        self.kept = self.kept.or(&behind.partial);
+        self.hidden.push((Unknown::Partial, partial.and(&self.block.young)));
+        self.kept = self.kept.or(&partial);
     }
 
     /// Classifies a folio whose `pages` are all mapped. No range ends inside it, so that a range may cover it:
