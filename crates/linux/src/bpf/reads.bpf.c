@@ -148,8 +148,8 @@ static __always_inline struct per_cpu *this_cpu(void)
 
 /*
  * A long read gets its pages in batches: the tracepoint fires for each, with the end of the whole read. Example: 32
- * pages in folios of one page fire (0, 31) and (31, 31). Other reads of one page, which are frequent, change nothing. If
- * one of the last page follows a long read, it is mistaken for a batch, once.
+ * pages in folios of one page fire (0, 31) and (31, 31). A read of another single page changes nothing here: such reads
+ * are frequent. A read of just the last page after a long read is mistaken for a batch, once.
  */
 static __always_inline bool goes_on(struct per_cpu *c, struct address_space *m, __u64 first, __u64 last)
 {
@@ -211,8 +211,8 @@ static __always_inline void mark_ends(__u64 file, __u64 first, __u64 last, __u64
 }
 
 /*
- * Marks all windows of a folio that was written: the tracepoint does not report the page. Example: a write to page 200
- * of a folio of 256 pages was in window 3 of 64 pages, and marks windows 0 to 3.
+ * Marks all windows of a folio that was written: the tracepoint does not report the page. Example: with windows of 64
+ * pages, a write to page 200 of a folio of 256 pages is in window 3, and marks windows 0 to 3.
  */
 static __always_inline void mark_written(__u64 file, struct folio *folio)
 {
@@ -397,8 +397,8 @@ static __always_inline int count_ext4_write(struct inode *inode, long long at, u
 }
 
 /*
- * A write fires one of these for each folio that it copies to, with the bytes that it copied. The begin of a write does
- * not know the folio: it would report the rest of the write. Example: 1 MiB in folios of one page, 256 times 1 page.
+ * A write fires one of these for each folio that it copies to, with the bytes that it copied. Example: 1 MiB in folios of
+ * one page fires 256 times, each for one page. write_begin fires before the folio is known, with the rest of the write.
  */
 SEC("tp_btf/ext4_da_write_end")
 int BPF_PROG(count_ext4, struct inode *inode, long long at, unsigned int bytes, unsigned int copied)
@@ -431,9 +431,12 @@ int BPF_PROG(count_dirtied, struct folio *folio, struct address_space *m)
 		return 0;
 	inode = m->host;
 	file = id_of(inode);
-	mark_written(file, folio);
-	if (counts_ext4 && inode->i_sb->s_magic == EXT4_MAGIC)
+	if (counts_ext4 && inode->i_sb->s_magic == EXT4_MAGIC) {
+		/* write() marks the exact windows. */
+		mark_ends(file, folio->index, folio->index, WRITTEN);
 		return 0;
+	}
+	mark_written(file, folio);
 	count(file, folio->index, folio->index, WRITTEN);
 	if (traces)
 		trace_pages(inode, folio->index, folio->index, WRITE);
