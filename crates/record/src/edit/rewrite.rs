@@ -8,7 +8,7 @@ use isotherm_core::{
     Attribution, CacheAccess, CacheTrace, Fault, FaultKind, Nanos, Snapshot, TargetId,
 };
 
-use super::{Edit, Editor, MAX_WAITING_BYTES};
+use super::{Edit, Editor};
 use crate::event::{Event, Lost, ReadError};
 use crate::files::Sink;
 use crate::header::{FileEndReason, RecordingHeader, TargetInfo};
@@ -18,6 +18,10 @@ use crate::writer::Writer;
 
 /// Clocks that differ by less are the same: the wall clock of a record is rounded to milliseconds.
 const SAME_CLOCK_NS: i128 = 1_000_000_000;
+
+/// Maximal memory of faults and attributions before the first snapshot. A service that begins to record has written up to
+/// 524,288 pages there, which have 700 MB if each has a stack of its own with 127 functions.
+const MAX_EARLY_BYTES: usize = 1 << 30;
 
 /// Why records cannot be edited.
 #[derive(Debug, thiserror::Error)]
@@ -50,8 +54,9 @@ pub enum EditError {
     },
     /// faults and attributions need too much memory
     #[error(
-        "the faults and attributions before the first snapshot have more than {} MiB, as in no record of isotherm",
-        MAX_WAITING_BYTES >> 20
+        "the faults and attributions before the first snapshot need more than {} MiB; no record that isotherm writes has so \
+         many",
+        MAX_EARLY_BYTES >> 20
     )]
     Early,
     /// nothing would be left
@@ -97,11 +102,12 @@ struct Source {
     ids: HashMap<TargetId, TargetId>,
     /// the numbers in `ids`
     taken: HashSet<TargetId>,
-    /// for each name, the last number that was taken by it: none up to it is free
+    /// for each name, the highest number that it has taken: all its numbers up to this one are taken
     last_taken: HashMap<Name, TargetId>,
     /// faults and attributions before its first snapshot, which alone says when it began
     early: Vec<Event>,
-    early_bytes: usize,
+    /// number of bytes that these may still have
+    early_left: usize,
     /// the last attribution of each target before the selected time, which says to what it belongs then
     before: BTreeMap<TargetId, Attribution>,
     /// what to add to its times, in ns
@@ -120,7 +126,7 @@ impl Source {
             taken: HashSet::new(),
             last_taken: HashMap::new(),
             early: Vec::new(),
-            early_bytes: 0,
+            early_left: MAX_EARLY_BYTES,
             before: BTreeMap::new(),
             shift: 0,
             begun: false,
@@ -372,10 +378,8 @@ impl Source {
             Event::Fault(f) => size_of_val(&*f.frames),
             _ => 0,
         };
-        self.early_bytes += size_of::<Event>() + frames;
-        if self.early_bytes > MAX_WAITING_BYTES {
-            return Err(EditError::Early);
-        }
+        let left = self.early_left.checked_sub(size_of::<Event>() + frames);
+        self.early_left = left.ok_or(EditError::Early)?;
         self.early.push(event);
         Ok(())
     }
@@ -395,4 +399,26 @@ fn shift(first: &RecordingHeader, facts: &RecordingHeader) -> i128 {
         |f: &RecordingHeader| i128::from(f.started_unix_ms) * 1_000_000 - i128::from(f.started.0);
     let shift = ns(facts) - ns(first);
     if shift.abs() < SAME_CLOCK_NS { 0 } else { shift }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by a review: they were kept without a limit.
+    #[test]
+    fn too_many_events_before_the_first_snapshot_are_refused() {
+        let mut source = Source::new(&Edit::default());
+        let of = |at| Attribution {
+            at: Nanos(at),
+            target: TargetId(0),
+            comm: Arc::from(""),
+            cgroup: Arc::from(""),
+            swapped: 0,
+            major_faults: 0,
+        };
+        source.early_left = 3 * size_of::<Event>();
+        let kept = (0..4).filter(|at| source.keep_early(Event::Attribution(of(*at))).is_ok());
+        assert_eq!(kept.count(), 3);
+    }
 }

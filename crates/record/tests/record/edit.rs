@@ -8,7 +8,7 @@ use isotherm_core::{
     AddrRange, Attribution, Fault, FaultKind, HugeAges, Nanos, PageAges, Snapshot, TargetId,
     Thresholds,
 };
-use isotherm_record::edit::{Edit, EditError, Editor, MAX_WAITING_BYTES, Rewriter};
+use isotherm_record::edit::{Edit, EditError, Editor, Rewriter};
 use isotherm_record::{Event, FileEndReason, Limits, ReadError, Reader, RecordingHeader, Writer};
 use proptest::prelude::*;
 
@@ -47,24 +47,6 @@ fn a_part_of_the_time_stays_as_it_was() {
         .map(|(i, s)| Snapshot { seq: i as u64, ..s.clone() })
         .collect();
     assert_eq!(part, expected);
-}
-
-/// Found by a review: they were kept without a limit.
-#[test]
-fn too_many_events_before_the_first_snapshot_are_refused() {
-    let mut bytes = Vec::new();
-    let mut writer = Writer::to(&mut bytes, Path::new(""), &facts(), Limits::default()).unwrap();
-    let _ = writer.target(target(1)).unwrap();
-    let of = &few(4)[0];
-    let fault = of_stacks().0[0].clone();
-    let fault = Fault { at: of.start, frames: vec![7; 1024].into(), ..fault };
-    for _ in 0..=MAX_WAITING_BYTES / size_of_val(&*fault.frames) {
-        let _ = writer.fault(fault.clone()).unwrap();
-    }
-    let _ = writer.snapshot(of).unwrap();
-    writer.finish(FileEndReason::Stopped, "").unwrap();
-    let refused = rewritten(&[bytes], &Edit::default(), false);
-    assert!(matches!(refused, Err(EditError::Early)), "{:?}", refused.map(drop));
 }
 
 #[test]
