@@ -344,6 +344,8 @@ impl RecordJob {
         result: Result<SessionEnd, RecordError>,
     ) -> Result<(SessionEnd, RecordingTotals, Option<SampleCounts>), RecordError> {
         let samples = self.stacks.as_ref().map(Stacks::counts);
+        // The session may have ended before the next turn.
+        let result = self.failed.take().map_or(result, Err);
         let result = result.and_then(|ended| Ok(session.stop().map(|()| ended)?));
         let result = result.and_then(|end| {
             if let Some((files, trace)) = session.trace().filter(|_| !self.paused) {
