@@ -48,6 +48,8 @@ struct Acting {
     uses_metrics: bool,
     /// the last snapshot, as it would have been, and the time of the last turn
     last: Option<(Snapshot, Nanos)>,
+    /// number of the next snapshot
+    next_seq: u64,
     log: Vec<ActionEvent>,
 }
 
@@ -236,6 +238,7 @@ impl Acting {
             engine,
             surroundings: surroundings.clone(),
             last: None,
+            next_seq: 0,
             log: Vec::new(),
         })
     }
@@ -273,7 +276,9 @@ impl Acting {
 
     /// The turn at the end of a snapshot.
     fn act(&mut self, memory: &mut Memory, s: &Snapshot) -> Result<(), WhatIfError> {
-        let snapshot = memory.corrected(s);
+        // It does not look at each snapshot, which is no pause for the engine.
+        let snapshot = Snapshot { seq: self.next_seq, ..memory.corrected(s) };
+        self.next_seq += 1;
         self.step(s.end, &snapshot, memory)?;
         self.last = Some((snapshot, s.end));
         Ok(())
