@@ -12,7 +12,7 @@ use crate::pieces::each_piece;
 /// Maximum number of targets with spans. A limit, because records come from outside.
 const MAX_TARGETS: usize = 1 << 14;
 
-/// Maximum number of spans per target, if there are so many targets: 1024 to 16.
+/// Maximum number of spans of each of so many targets: from 1024 for up to 256 targets to 16 for [`MAX_TARGETS`].
 fn max_spans(targets: usize) -> usize {
     (1 << 18) / targets.clamp(1 << 8, MAX_TARGETS)
 }
@@ -57,7 +57,7 @@ impl Extent {
         let seconds = (part.end - part.start).as_secs_f64();
         self.tally.begin(seconds);
         let mut beyond = 0;
-        let max_spans = max_spans(self.targets.len());
+        let max_spans = max_spans(self.targets.len().max(self.options.filter.views(s).count()));
         for view in self.options.filter.views(s) {
             let has_room = self.targets.len() < MAX_TARGETS || self.targets.contains_key(&view.id);
             let ids = self.names.of(view);
