@@ -53,7 +53,7 @@ pub use report::{
 };
 pub use run::Run as RunSchemes;
 pub use top::{ColorOption, Top};
-pub use watching::{TARGET_OPTIONS, Targets, Watching};
+pub use watching::{SERVICE_OPTIONS, TARGET_OPTIONS, Targets, Watching};
 pub use web::Web;
 pub use whatif::WhatIf;
 

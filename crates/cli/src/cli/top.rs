@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use isotherm::units;
 
 use super::report::HeatLimits;
-use super::{DEFAULT_RECORD, TARGET_OPTIONS, Targets, Watching};
+use super::{DEFAULT_RECORD, SERVICE_OPTIONS, TARGET_OPTIONS, Targets, Watching};
 
 /// The shortest time between two refreshes.
 const MIN_REFRESH: Duration = Duration::from_millis(100);
@@ -30,10 +30,10 @@ pub struct Top {
     #[arg(long, value_name = "FILE", conflicts_with_all = TARGET_OPTIONS)]
     pub replay: Option<PathBuf>,
     /// Seconds of the record per second: 4x
-    #[arg(long, value_name = "FACTOR", default_value = "1x", value_parser = speed, requires = "replay", conflicts_with_all = TARGET_OPTIONS, conflicts_with = "service")]
+    #[arg(long, value_name = "FACTOR", default_value = "1x", value_parser = speed, requires = "replay", conflicts_with_all = TARGET_OPTIONS, conflicts_with_all = SERVICE_OPTIONS)]
     pub speed: f64,
     /// Skip damaged parts of the record
-    #[arg(long, requires = "replay", conflicts_with_all = TARGET_OPTIONS, conflicts_with = "service")]
+    #[arg(long, requires = "replay", conflicts_with_all = TARGET_OPTIONS, conflicts_with_all = SERVICE_OPTIONS)]
     pub skip_damaged: bool,
     /// Show control groups first, instead of processes
     #[arg(long)]

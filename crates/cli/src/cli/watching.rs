@@ -16,6 +16,9 @@ use isotherm_linux::damon::KdamondAttrs;
 use self::monitor::{FullReadOptions, RegionOptions};
 use super::UsageError;
 
+/// The options of views that select a running service.
+pub const SERVICE_OPTIONS: [&str; 2] = ["service", "control"];
+
 /// The options of [`Targets`].
 pub const TARGET_OPTIONS: [&str; 9] = [
     "pid",

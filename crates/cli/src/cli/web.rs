@@ -9,25 +9,25 @@ use isotherm::units;
 use isotherm_web::{ListenOptions, RecordInput, WebOptions};
 
 use super::report::HeatLimits;
-use super::{TARGET_OPTIONS, Targets, Watching};
+use super::{SERVICE_OPTIONS, TARGET_OPTIONS, Targets, Watching};
 
 /// Options of `web`.
 #[derive(Debug, Args)]
 pub struct Web {
     /// Record to show
-    #[arg(value_name = "FILE", conflicts_with_all = TARGET_OPTIONS, conflicts_with = "service")]
+    #[arg(value_name = "FILE", conflicts_with_all = TARGET_OPTIONS, conflicts_with_all = SERVICE_OPTIONS)]
     pub file: Option<PathBuf>,
     /// Show this record next to the first one, over the same time since their starts
     // It also excludes what `file` excludes, because clap does not report that an argument is missing that another one
     // excludes.
-    #[arg(long, value_name = "FILE", requires = "file", conflicts_with_all = TARGET_OPTIONS, conflicts_with = "service")]
+    #[arg(long, value_name = "FILE", requires = "file", conflicts_with_all = TARGET_OPTIONS, conflicts_with_all = SERVICE_OPTIONS)]
     pub compare: Option<PathBuf>,
     /// Mark on the time line what schemes did while the records were made: a log of isotherm run or reclaim
     /// (--log); repeatable
-    #[arg(long = "log", value_name = "FILE", requires = "file", conflicts_with_all = TARGET_OPTIONS, conflicts_with = "service")]
+    #[arg(long = "log", value_name = "FILE", requires = "file", conflicts_with_all = TARGET_OPTIONS, conflicts_with_all = SERVICE_OPTIONS)]
     pub logs: Vec<PathBuf>,
     /// Leave out damaged parts of records, instead of ending there
-    #[arg(long, requires = "file", conflicts_with_all = TARGET_OPTIONS, conflicts_with = "service")]
+    #[arg(long, requires = "file", conflicts_with_all = TARGET_OPTIONS, conflicts_with_all = SERVICE_OPTIONS)]
     pub skip_damaged: bool,
     /// Show a running service: isotherm reclaim or agent, or run or record with --control
     #[arg(long, conflicts_with_all = TARGET_OPTIONS)]

@@ -356,6 +356,7 @@ fn it_requires_a_terminal_and_something_to_show() {
         &["top", "--replay", "a.rec", "--", "./app"],
         &["top", "--service", "--except-comm", "a"],
         &["top", "--pid", "1", "--speed", "4x"],
+        &["top", "--control", "none", "--speed", "4x"],
     ] {
         let wrong = run_in(dir.path(), ignored);
         assert!(wrong.status == 2 && wrong.err.contains("cannot be used with"), "{}", wrong.err);

@@ -177,6 +177,7 @@ fn it_says_what_is_missing() {
         (&["web", "a.rec", "--listen", "7777"], 2, "write 127.0.0.1:7777"),
         (&["web", "--control", "none"], 1, "no service listens"),
         (&["web", "a.rec", "--pid", "1"], 2, "cannot be used with"),
+        (&["web", "a.rec", "--control", "none"], 2, "cannot be used with"),
         (&["web", "a.rec", "--tls-cert", "c"], 2, "--tls-key"),
         (&["web", "a.rec", "--host", "box.example:7777"], 2, "without a port"),
     ] {
