@@ -32,6 +32,7 @@ impl Refused {
 /// unless it is one of `paths`.
 pub(super) fn read(paths: &[PathBuf], mounts: &[Mount], remarks: &mut Vec<String>) -> Vec<FileUse> {
     let (mut refused, mut seen) = (Refused::default(), HashSet::new());
+    let named: HashSet<&Path> = paths.iter().map(PathBuf::as_path).collect();
     let mut found = Vec::new();
     let folders = each_file(paths, &mut |path| {
         let read = open_regular_itself(path).and_then(|file| {
@@ -40,7 +41,7 @@ pub(super) fn read(paths: &[PathBuf], mounts: &[Mount], remarks: &mut Vec<String
             is_new.then(|| Ok(PageUse::of_calls(metadata.len(), &cached(&file)?))).transpose()
         });
         match read {
-            Ok(Some(pages)) if !pages.is_empty() || paths.iter().any(|named| named == path) => {
+            Ok(Some(pages)) if !pages.is_empty() || named.contains(path) => {
                 found.push(FileUse {
                     name: path.display().to_string(),
                     file_system: mount_of(mounts, path)
