@@ -19,7 +19,7 @@ AGENT_UNIT = "packaging/isotherm-agent.service"
 # Settings that the two units need not share.
 OF_ONE_UNIT = {
     *("Description", "After", "ExecStart", "ExecReload", "EnvironmentFile", "TimeoutStopSec"),
-    *("RuntimeDirectory", "RuntimeDirectoryPreserve", "ReadWritePaths"),
+    *("RuntimeDirectory", "ReadWritePaths"),
 }
 # Maximum exposure by `systemd-analyze security`, in tenths, as for the other unit.
 EXPOSURE = 25
