@@ -17,8 +17,8 @@ def program() -> str:
     >>> subprocess.run([isotherm.program(), "--version"], capture_output=True, text=True).stdout.split()[0]
     'isotherm'
     """
-    for scheme in (sysconfig.get_default_scheme(), f"{os.name}_user"):
-        path = os.path.join(sysconfig.get_path("scripts", scheme), "isotherm")
+    for folder in (sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user")):
+        path = os.path.join(folder, "isotherm")
         if os.access(path, os.X_OK):
             return path
     found = shutil.which("isotherm")
