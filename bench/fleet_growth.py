@@ -2,7 +2,7 @@
 
 Usage: bench/fleet_growth.py FOLDER DAYS HOSTS..., where FOLDER has the reports spark-WORKERS-HOSTS.json, and in
 cpu-WORKERS-HOSTS the CPU time of the workers before and after. The time of the first, smallest lake counts as the fixed part:
-planning and starting tasks. The rest is proportional to the rows. Growth requires two sizes at least, the smallest first.
+planning and starting tasks. The rest is proportional to the rows. Growth requires three sizes at least, the smallest first.
 Exit status 1 if that rest is not proportional within 10 %, or if a machine of four CPUs or more needs more than 0.65 of the
 time with two workers, for the largest lake.
 """
@@ -12,8 +12,8 @@ import os
 import sys
 
 folder, days, *sizes = sys.argv[1], *map(int, sys.argv[2:])
-if len(sizes) < 2 or sizes != sorted(set(sizes)):
-    sys.exit("growth requires two numbers of hosts at least, the smallest first")
+if len(sizes) < 3 or sizes != sorted(set(sizes)):
+    sys.exit("growth requires three numbers of hosts at least, the smallest first")
 MINUTES_OF_DAY = 1440
 CPUS = len(os.sched_getaffinity(0))
 

@@ -11,8 +11,11 @@ use rustix::process::Signal;
 
 use crate::program::ChildGuard;
 
-/// The programs of PostgreSQL.
-fn programs() -> Result<PathBuf> {
+/// The folder with the programs of PostgreSQL, of the last version that is installed.
+///
+/// # Errors
+/// If none is.
+pub fn programs() -> Result<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").context("PostgreSQL is not installed")?;
     let mut found: Vec<PathBuf> =
         versions.filter_map(|v| Some(v.ok()?.path().join("bin"))).collect();
@@ -24,6 +27,8 @@ fn programs() -> Result<PathBuf> {
 pub fn program(name: &str) -> Result<Command> {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
+    // If this process ends by a signal.
+    command.args(["--pdeathsig", "KILL"]);
     command.arg(programs()?.join(name)).stdout(Stdio::null()).stderr(Stdio::null());
     Ok(command)
 }

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use crate::bootstrap::middle;
 use crate::program::ChildGuard;
 use crate::user::User;
 
@@ -93,13 +94,12 @@ pub fn played(isotherm: &Path, record: &Path, ages: &[u64]) -> Result<Vec<Predic
     settings.iter().zip(ages).map(point).collect()
 }
 
-/// The median factor between predictions and measurements, and how many are within 1.5.
+/// The median factor between predictions and measurements, `None` without any, and how many of all are within 1.5.
 #[must_use]
-pub fn factors(of: impl Iterator<Item = (f64, f64)>) -> (f64, usize, usize) {
+pub fn factors(of: impl Iterator<Item = (f64, f64)>) -> (Option<f64>, usize, usize) {
     let factor =
         |(predicted, measured): (f64, f64)| (predicted.max(1.0) / measured).ln().abs().exp();
-    let mut factors: Vec<f64> = of.map(factor).collect();
-    factors.sort_by(f64::total_cmp);
-    let within = factors.iter().filter(|f| **f <= 1.5).count();
-    (factors.get(factors.len() / 2).copied().unwrap_or(1.0), within, factors.len())
+    let factors: Vec<f64> = of.map(factor).collect();
+    let (within, all) = (factors.iter().filter(|f| **f <= 1.5).count(), factors.len());
+    (middle(factors), within, all)
 }

@@ -19,6 +19,13 @@ pub fn beside() -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The command `program`, which is asked to end if this process ends by a signal.
+pub fn dependent(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM"]).arg(program);
+    command
+}
+
 /// A process that is ended when this is dropped.
 #[derive(Debug)]
 pub struct ChildGuard(pub Child);

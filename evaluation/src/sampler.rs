@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_process_and_those_below_it() {
         let root = tempfile::tempdir().unwrap();
-        for (pid, child, statm) in [(5, "6", "100 10 4 0 0 0 0"), (6, "", "100 20 6 0 0 0 0")] {
+        for (pid, child, statm) in [(5, "6 ", "100 10 4 0 0 0 0"), (6, "", "100 20 6 0 0 0 0")] {
             let task = root.path().join(format!("proc/{pid}/task/{pid}"));
             std::fs::create_dir_all(&task).unwrap();
             std::fs::write(task.join("children"), child).unwrap();

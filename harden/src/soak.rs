@@ -78,6 +78,8 @@ struct ResourceUsage {
 struct Program {
     name: &'static str,
     child: Child,
+    /// number of threads at the start
+    threads: u64,
     last: ResourceUsage,
     /// anonymous memory at the end of each minute, in bytes
     memory: Vec<u64>,
@@ -106,7 +108,7 @@ impl Soak {
             std::thread::sleep(Duration::from_secs(3));
             let last = held(child.id())
                 .with_context(|| fs::read_to_string(folder.join(name)).unwrap_or_default())?;
-            programs.push(Program { name, child, last, memory: Vec::new() });
+            programs.push(Program { name, child, threads: last.threads, last, memory: Vec::new() });
         }
         Ok(Soak { targets, programs, come: 0 })
     }
@@ -150,7 +152,7 @@ impl Program {
         let grown = before.is_some_and(|before| now.memory > before + SLACK);
         let leaks = is_steady_growth(&self.memory);
         let busy = self.memory.len() > 1 && cpu > CPU;
-        let wrong = (many || grown || leaks || busy || now.threads > self.last.threads + 4)
+        let wrong = (many || grown || leaks || busy || now.threads > self.threads + 4)
             .then(|| format!("{figures}; {:.1} MiB before", mib(before.unwrap_or_default())));
         self.last = now;
         Ok((figures, wrong))

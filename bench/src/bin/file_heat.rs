@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use io_uring::{IoUring, opcode, types};
 use isotherm_bench::bootstrap::middle;
-use isotherm_bench::program::{self, ChildGuard, Helper, asked};
+use isotherm_bench::program::{self, ChildGuard, Helper, asked, dependent};
 use isotherm_core::{BLOCK_SIZE, PAGE_SIZE, Snapshot};
 use isotherm_linux::sys::{process_cpu, thread_cpu};
 use isotherm_record::{Event, Reader};
@@ -293,7 +293,7 @@ impl Accessor {
 }
 
 fn recorder(isotherm: &Path, path: &Path, record: &Path) -> Result<ChildGuard> {
-    let mut command = Command::new(isotherm);
+    let mut command = dependent(isotherm);
     command.arg("record").arg("--file").arg(path).arg("-o").arg(record);
     Ok(ChildGuard(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
 }

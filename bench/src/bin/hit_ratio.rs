@@ -16,7 +16,7 @@ use isotherm_bench::bootstrap::middle;
 use isotherm_bench::limited::Limited;
 use isotherm_bench::page_cache::drop_cache;
 use isotherm_bench::postgres;
-use isotherm_bench::program::{ChildGuard, beside};
+use isotherm_bench::program::{ChildGuard, beside, dependent};
 use isotherm_core::PAGE_SIZE;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -248,7 +248,7 @@ fn run(
 }
 
 fn start_recorder(isotherm: &Path, dir: &Path, to: &Path) -> Result<ChildGuard> {
-    let mut command = Command::new(isotherm);
+    let mut command = dependent(isotherm);
     command.args(["record", "--reuse", "--dir"]).arg(dir).arg("-o").arg(to);
     // In folders, isotherm finds files only once they are cached.
     for entry in fs::read_dir(dir)?.take(8) {

@@ -154,7 +154,8 @@ fn summary(cells: &[Cell]) {
         let (factor, within, all) = factors(many.map(|c| (pages(of(c).returned), c.refaults)));
         println!(
             "{name}: saved, median error {error:.1} %; read back, where 50 or more pages a second came: median \
-             factor {factor:.2}, {within} of {all} within 1.5"
+             factor {:.2}, {within} of {all} within 1.5",
+            factor.unwrap_or(f64::NAN)
         );
     };
     let off = |p: &PredictedPoint, c: &Cell| (p.saved / c.saved.max(1.0) - 1.0).abs();

@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use isotherm_bench::limited::Limited;
 use isotherm_bench::prediction::{PredictedPoint, advised, curve, factors, record};
@@ -119,6 +119,7 @@ fn main() -> Result<()> {
     summary("report advice", &cells, |c| c.advised);
     let (error, factor) = summary("report need", &cells, |c| c.predicted);
     ensure!(error <= MAX_ERROR, "the mean error of the miss ratio is above {MAX_ERROR} points");
+    let factor = factor.context("too few pages came back to compare their number")?;
     ensure!(factor <= MAX_FACTOR, "the median factor is above {MAX_FACTOR}");
     Ok(())
 }
@@ -141,14 +142,15 @@ fn faults(cases: &[Case]) -> Result<Vec<u64>> {
 }
 
 /// Prints the mean error of the miss ratio in points, and the median factor, and returns them.
-fn summary(name: &str, cells: &[Cell], predicted: fn(&Cell) -> f64) -> (f64, f64) {
+fn summary(name: &str, cells: &[Cell], predicted: fn(&Cell) -> f64) -> (f64, Option<f64>) {
     let error: f64 = cells.iter().map(|c| (predicted(c) - c.measured).abs() / c.touches).sum();
     let error = error / cells.len().max(1) as f64 * 100.0;
     let many = cells.iter().filter(|c| c.measured >= 50.0);
     let (median, within, of) = factors(many.map(|c| (predicted(c), c.measured)));
     println!(
         "{name}: miss ratio with a mean error of {error:.2} points; where 50 or more faults a second came: median \
-         factor {median:.2}, {within} of {of} within 1.5"
+         factor {:.2}, {within} of {of} within 1.5",
+        median.unwrap_or(f64::NAN)
     );
     (error, median)
 }

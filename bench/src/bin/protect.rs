@@ -2,7 +2,7 @@
 //! group has less memory than the database. Runs without and with isotherm take turns.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use isotherm_bench::bootstrap::middle;
 use isotherm_bench::limited::Limited;
 use isotherm_bench::page_cache::drop_cache;
 use isotherm_bench::postgres;
-use isotherm_bench::program::{ChildGuard, beside};
+use isotherm_bench::program::{ChildGuard, beside, dependent};
 use rustix::process::Signal;
 
 #[derive(Parser)]
@@ -137,7 +137,7 @@ fn scan(dir: &Path) -> Result<ChildGuard> {
 }
 
 fn start_isotherm(isotherm: &Path, dir: &Path) -> Result<ChildGuard> {
-    let mut command = Command::new(isotherm);
+    let mut command = dependent(isotherm);
     command.args(["run", "--dir"]).arg(dir.join("data/base"));
     SCHEMES.iter().for_each(|line| _ = command.args(["--scheme-line", line]));
     let acting = ChildGuard(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);

@@ -181,7 +181,8 @@ fn print(cases: &[Case]) -> Result<()> {
             errors.push(error);
         }
     }
-    let mean = errors.iter().map(|e| e.abs()).sum::<f64>() / errors.len().max(1) as f64;
+    ensure!(!errors.is_empty(), "no limit was found, so there is nothing to compare");
+    let mean = errors.iter().map(|e| e.abs()).sum::<f64>() / errors.len() as f64;
     let small = errors.iter().filter(|e| **e < -2.0).count();
     println!(
         "\nmean error {mean:.2} % of the resident memory; too small by more than 2 %: {small} of {}",

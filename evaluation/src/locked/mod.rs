@@ -9,7 +9,7 @@ use std::fmt::{self, Display};
 use std::fs::{create_dir_all, read_to_string, write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use isotherm_bench::limited::Limited;
@@ -207,15 +207,17 @@ fn run(
     create_dir_all(&dir)?;
     let start = || Watching::with(&words, None, running.pid(), &dir);
     let watching = turn.locked.then(start).transpose()?;
-    let mut before = 0;
+    let (mut before, mut since) = (0, Instant::now());
     let mut mark = || {
         before = group.group().memory_stat()?.major_faults;
+        since = Instant::now();
         Ok(())
     };
     let work = running.work(length, &mut Companion::new(None, None, &mut None, &mut mark), stop);
     let rate = work.with_context(|| last_words(&dir.join("isotherm")))?.work.number();
-    let stat = group.group().memory_stat()?;
+    // A load may run for longer than it is measured.
+    let (stat, time) = (group.group().memory_stat()?, since.elapsed());
     watching.map_or(Ok(()), Watching::end)?;
-    let faults = stat.major_faults.saturating_sub(before) as f64 / length.measured.as_secs_f64();
+    let faults = stat.major_faults.saturating_sub(before) as f64 / time.as_secs_f64();
     Ok(LockedResults { used: advice.used, rate, faults, locked_bytes: stat.unevictable })
 }

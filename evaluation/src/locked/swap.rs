@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::fs::{File, Permissions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -59,8 +59,8 @@ impl SwapFile {
     fn start(bytes: u64, path: &Path) -> Result<Self> {
         // A run that was killed has left it.
         let _ = swap_off(path);
-        write(bytes, path).with_context(|| format!("cannot write {}", path.display()))?;
         let file = SwapFile(path.to_owned());
+        write(bytes, path).with_context(|| format!("cannot write {}", path.display()))?;
         let made = Command::new("mkswap").arg(path).stdout(Stdio::null()).status();
         ensure!(made.context("cannot run mkswap")?.success(), "mkswap has failed");
         swap_on(path).with_context(|| format!("cannot swap to {}", path.display()))?;
@@ -79,7 +79,10 @@ fn write(bytes: u64, path: &Path) -> Result<()> {
 
 impl Drop for SwapFile {
     fn drop(&mut self) {
-        if let Err(e) = swap_off(&self.0) {
+        // A file that is not swap yet gives EINVAL.
+        if let Err(e) = swap_off(&self.0)
+            && !matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::NotFound)
+        {
             eprintln!("the swap file is still in use ({e}): swapoff {}", self.0.display());
             return;
         }

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use isotherm_bench::postgres::programs;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -70,7 +71,7 @@ impl Workload for Postgres {
 impl Postgres {
     /// A server with its tables. Creates `own` for our files.
     fn database(&self, own: PathBuf, stop: &Stop) -> Result<Database> {
-        let bin = programs().context("PostgreSQL is not installed")?;
+        let bin = programs()?;
         // Only the server's user has access, because any client of the socket can control the server.
         let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
         std::os::unix::fs::chown(&dir, Some(NOBODY), Some(NOBODY))?;
@@ -84,11 +85,6 @@ impl Postgres {
         database.fill(stop)?;
         Ok(database)
     }
-}
-
-fn programs() -> Option<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
-    versions.map(|v| v.path().join("bin")).find(|bin| bin.join("initdb").exists())
 }
 
 fn as_nobody(program: &Path) -> Result<Command> {
