@@ -3,7 +3,7 @@
 use std::ops::Add;
 use std::time::Duration;
 
-/// Monitors store times in ms, in 32 bits: no clock of them exceeds this limit by much.
+/// Monitors store times in ms, in 32 bits. Soon after a clock has reached this limit, its origin moves.
 pub(crate) const MAX_CLOCK_MS: u32 = 1 << 31;
 
 /// Nanoseconds since a fixed point of the source (boot, start of the simulation). Only differences are

@@ -229,7 +229,7 @@ impl Aims {
     }
 
     /// The group with the most page cache that the kernel may be asked to reclaim, with at most `most` bytes. They count
-    /// as reclaimed, so that groups take turns.
+    /// as reclaimed at once, so that groups with equal room take turns.
     pub fn take_cache(&mut self, most: u64) -> Option<(Arc<str>, u64)> {
         let (path, cache) = self.caches.iter_mut().max_by_key(|(_, cache)| cache.room())?;
         let bytes = cache.room().min(most).min(CACHE_BATCH);
