@@ -232,8 +232,6 @@ impl NeedBuilder {
     /// Of very many, those of a smaller sample of the pages are kept.
     pub fn trace(&mut self, trace: &Arc<CacheTrace>) {
         self.traces.push(Arc::clone(trace));
-        // Records of versions before 8 do not say otherwise which targets are files.
-        self.files.extend(trace.pages.iter().map(|(id, _)| *id));
         let accesses = |t: &Arc<CacheTrace>| t.accesses.len();
         self.accesses += accesses(trace);
         for next in trace.sampling.saturating_add(1)..u8::MAX {
@@ -271,7 +269,7 @@ impl NeedBuilder {
             if let Some(ages) = &view.ages {
                 curve.push(ages, s.end);
             }
-            if view.is_file() || self.files.contains(&view.id) {
+            if view.is_file() {
                 self.files.insert(view.id);
                 self.cached += bytes;
             }
