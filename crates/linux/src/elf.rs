@@ -107,7 +107,7 @@ pub(crate) fn variables<'d, R: ReadRef<'d>>(
     found
 }
 
-/// Longer names are not demangled: a symbol of 150 bytes may stand for megabytes.
+/// Maximum length of a demangled name in bytes: a symbol of 150 bytes may stand for megabytes.
 const MAX_NAME_BYTES: usize = 4096;
 
 /// The name in Rust or C++ of a symbol; the symbol itself if it has none, or too long a one.

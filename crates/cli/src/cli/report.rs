@@ -400,7 +400,8 @@ pub struct Code {
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
     /// File to write. Its name selects a flame graph (.svg), a web page with it and the table (.html), a profile
-    /// of pprof (.pb.gz), or folded stacks of all resident memory (.folded) [default: print a table]
+    /// of pprof (.pb.gz), or folded stacks of all resident memory (.folded); with --json it gets JSON
+    /// [default: print a table]
     #[arg(short, long, value_name = "FILE.svg|FILE.html|FILE.pb.gz|FILE.folded")]
     pub output: Option<PathBuf>,
 }
