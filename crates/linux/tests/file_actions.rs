@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 const PAGES: u64 = 16 * MIB / PAGE_SIZE;
 const ALL: AddrRange = AddrRange { start: 0, end: 16 * MIB };
 /// Pages of a file that the kernel may evict during a test.
-const EVICTED: u64 = PAGES / 200;
+const EVICTED: u64 = PAGES / 50;
 const NO_LIMIT: Budget = Budget { bytes: u64::MAX, time: Duration::MAX };
 
 /// A cached file of 16 MiB on the disk, or the reason why there is none.

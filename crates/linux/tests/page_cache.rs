@@ -159,8 +159,8 @@ fn large_folios_dirty_pages_and_evicted_ones() {
     (0..64).for_each(|mib| file.read_exact_at(&mut buffer, mib * MIB).unwrap());
     let found = open(&mut cache, &file);
     let parts = parts_of(&mut cache, &found);
-    // The kernel may evict a few at any time.
-    assert!(sums(&parts).values().sum::<u32>() >= 16_384 - 82, "almost all of it is cached");
+    // The kernel or the host may evict a few at any time.
+    assert!(sums(&parts).values().sum::<u32>() >= 15_000, "almost all of it is cached");
     // The disk may write some of them back in the meantime: then both readings change.
     let same = (0..100).any(|n| {
         file.write_all_at(&buffer, (10 + n % 3) * MIB).unwrap();
@@ -209,8 +209,8 @@ fn empty_sparse_truncated_and_deleted_files() {
     assert_eq!((found.links, &*listing.name(found)), (0, "deleted"));
     // The kernel may evict a few at any time.
     let parts = same_as_mincore(&mut cache, &deleted, found);
-    assert!(parts.iter().map(|p| p.cached).sum::<u32>() >= 290);
-    assert!((290..=300).contains(&found.pages), "{}", found.pages);
+    assert!(parts.iter().map(|p| p.cached).sum::<u32>() >= 250);
+    assert!((250..=300).contains(&found.pages), "{}", found.pages);
     // A file that is gone has no parts, and none of another file.
     let gone = found.clone();
     drop(deleted);
@@ -338,7 +338,7 @@ fn counted_files_have_the_pages_of_listed_ones() {
     let mut attempts = std::iter::repeat_with(|| (sums(false), sums(true))).take(10);
     let ((all, _), (_, counted)) =
         attempts.find(|((listed, _), (counted, _))| listed == counted).expect("the same pages");
-    assert_eq!(all[0], 1640, "{all:?}");
+    assert!((1_600..=1_640).contains(&all[0]), "{all:?}");
     // The first files are listed, and those of 70 pages.
     assert!((400..1000).contains(&counted.files), "{counted:?}");
     assert!(counted.sampled.abs_diff(counted.cached) < 64, "{counted:?}");
@@ -779,9 +779,12 @@ fn as_on_any(at: &TempDir) {
     file.write_all_at(&[2], 1_000 * PAGE_SIZE).unwrap();
     let all = AddrRange::new(0, 1_024 * PAGE_SIZE);
     let budget = Budget { bytes: u64::MAX, time: Duration::MAX };
+    // A host may have taken back some of them: those that are left are tried.
+    let before = cachestat(&file, all).unwrap().cached;
     let done = FileAction::Drop.apply(&file, all, budget).unwrap();
     let left = cachestat(&file, all).unwrap().cached;
-    assert!(all.len() - done.tried <= 5 * PAGE_SIZE, "{done:?}");
+    assert!(before >= 512, "{before}");
+    assert!((before * PAGE_SIZE).abs_diff(done.tried) <= 5 * PAGE_SIZE, "{before} {done:?}");
     assert_eq!(done.applied, done.tried - left * PAGE_SIZE);
     assert!((1..=512).contains(&left), "{left}");
     file.read_exact_at(&mut [0], 1_000 * PAGE_SIZE).unwrap();
@@ -802,7 +805,7 @@ fn copies_are_files_of_their_own(at: &TempDir) {
     (0..50).for_each(|page| read_page(&copy, page));
     let [origin, copy] = [&origin, &copy].map(|file| open(&mut cache, file));
     assert!(origin.key() != copy.key() && origin.id() != copy.id());
-    assert!(origin.pages == 0 && (45..=50).contains(&copy.pages), "{}", copy.pages);
+    assert!(origin.pages == 0 && (30..=50).contains(&copy.pages), "{}", copy.pages);
 }
 
 /// Files of several subvolumes may have the same number, and those of a snapshot the same generation too.

@@ -438,7 +438,10 @@ fn mapped_memory_is_unknown_in_a_pid_namespace() {
     assert_eq!(done.status, 0, "{}", done.err);
     assert!(done.err.contains("runs in a pid namespace"), "{}", done.err);
     let (_, s) = last(&record);
-    assert!(rate(&s, 0, 0..4).1 > 0.99, "{:?}", s.targets);
+    // A host may have taken back some of it: what is left is unknown.
+    let left: u64 = s.targets[0].regions.iter().map(RegionView::resident_bytes).sum();
+    let unknown = rate(&s, 0, 0..4).1 * (4 * MIB) as f64;
+    assert!(left >= 2 * MIB && unknown > 0.99 * left as f64, "{left} bytes: {:?}", s.targets);
 }
 
 /// Reads of tmpfs are unknown, neither hot nor cold.
