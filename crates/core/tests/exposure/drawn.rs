@@ -204,18 +204,21 @@ fn all_drawings() {
     }
 }
 
-/// The same at the prices of a virtual machine, computing included: to be run with optimization.
+/// The same at the prices of a virtual machine, computing included: to be run with optimization. `DRAWN_COMPUTING` is
+/// another factor for computing, of a slower machine.
 #[test]
 #[ignore = "prints figures, and takes minutes"]
 fn all_drawings_on_a_virtual_machine() {
     let only = std::env::var("DRAWN_ONLY").unwrap_or_default();
+    let computing = std::env::var("DRAWN_COMPUTING").ok();
+    let computing = computing.map_or(VIRTUAL.computing, |factor| factor.parse().unwrap());
     for size in [4, 64, 256] {
         for phase in [1.0, 2.0, 5.0] {
             let name = format!("{size}/512/{phase}");
             if name.contains(&only) {
                 let seen = |seed| {
                     let d = Drawing { hz: 40.0, ..drawing(size, 512, phase, seed) };
-                    drawn_at(&d, Attrs::default(), 1, VIRTUAL)
+                    drawn_at(&d, Attrs::default(), 1, Prices { computing, ..VIRTUAL })
                 };
                 let all: Vec<(Counted, f64)> = (1..=5).map(seen).collect();
                 let f1: Vec<String> = all.iter().map(|(c, _)| format!("{:.3}", c.f1())).collect();
