@@ -31,7 +31,7 @@ struct Options {
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..))]
     measure: u64,
     /// objectives: memory that may come back per minute, in percent of the memory that stays; the strictest first
-    #[arg(long, value_delimiter = ',', default_value = "5,20,60")]
+    #[arg(long, value_delimiter = ',', default_value = "5,10,20,60")]
     objectives: Vec<f64>,
     /// size of the workloads, in percent of the usual ones
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=1000))]
