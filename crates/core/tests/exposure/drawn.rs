@@ -204,8 +204,8 @@ fn all_drawings() {
     }
 }
 
-/// The same at the prices of a virtual machine, computing included: to be run with optimization. `DRAWN_COMPUTING` is
-/// another factor for computing, of a slower machine.
+/// The same at the prices of a virtual machine, computing included: to be run with optimization. `DRAWN_COMPUTING`
+/// replaces the factor for computing, for example by that of a slower machine.
 #[test]
 #[ignore = "prints figures, and takes minutes"]
 fn all_drawings_on_a_virtual_machine() {
