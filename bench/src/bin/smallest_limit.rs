@@ -116,7 +116,7 @@ fn predict(isotherm: &Path, record: &Path, objective: f64) -> Result<Result<Pred
 fn main() -> Result<()> {
     user::run_if_asked()?;
     let o = Options::parse();
-    ensure!(o.objectives.is_sorted(), "the strictest objective comes first");
+    ensure!(o.objectives.is_sorted(), "--objectives must ascend, for example 5,20,60");
     let isotherm = beside()?;
     let _swap = Swap::start(4 << 30)?;
     eprintln!("if this program is killed, restore its changes by hand: {}", Swap::HOW_TO_REMOVE);
