@@ -1052,6 +1052,12 @@ impl Piece {
         self.windows.distinct_mut().iter_mut().for_each(|w| w.suspect = ms.max(1));
     }
 
+    /// Whether it was reactivated within `ms` before `now`.
+    pub fn was_reactivated_within(&self, ms: u32, now: u32) -> bool {
+        let last = self.windows.distinct().iter().map(|w| w.suspect).max().unwrap_or(0);
+        last > 0 && now.saturating_sub(last) < ms
+    }
+
     /// The presumed rate in Hz.
     pub fn presumed_hz(&self) -> Option<f64> {
         self.presumed.map(|p| p.hz.into())

@@ -13,7 +13,8 @@
 //!   *sentinels*: a sample in each piece, which stays clear while the piece is idle.
 //!
 //! If samples disagree, each represents the memory nearest to it. A border is remembered for a while after it
-//! has shown: no sample represents memory beyond a border.
+//! has shown: no sample represents memory beyond a border. If both sides become hot together, it is soon forgotten: the
+//! read that showed it may have come in the middle of a pass.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use super::piece::Piece;
 use super::published::{PublishedRegion, is_sampled};
-use super::timing::ExposureTerms;
+use super::timing::{ExposureTerms, Moment};
 use crate::range::AddrRange;
 use crate::time::Nanos;
 use crate::tuning::{CHECKED_IDLE, MIN_SAMPLE_PAGES, SAMPLED_HZ};
@@ -39,33 +40,80 @@ const CHECKED_WITHIN: Duration = Duration::from_millis(500);
 const HOT_HZ: f64 = 10.0;
 /// A border is forgotten this many ms after it last showed.
 const BORDER_TIMEOUT_MS: u32 = 60_000;
+/// A border that has shown this often is forgotten after as many changes of both sides together.
+const MAX_TRUST: u8 = 4;
+/// Neighbours that were reactivated within this time, in ms, changed together: the read that found the first one may
+/// have come during a pass through both.
+const TOGETHER_MS: u32 = 300;
+/// A piece that was read within this time, in ms, was read together with its neighbours.
+const READ_TOGETHER_MS: u32 = 10;
 /// Maximum number of remembered borders of a target.
 const MAX_BORDERS: usize = 4096;
 
-/// Borders between memory that behaved differently, each with the time when it last showed, in ms.
+/// Borders between memory that behaved differently, by address. Neighbouring areas that change independently show their
+/// border several times as often as they become hot together.
 #[derive(Debug, Default)]
-pub(super) struct Borders(BTreeMap<u64, u32>);
+pub(super) struct Borders(BTreeMap<u64, Border>);
+
+#[derive(Debug, Clone, Copy)]
+struct Border {
+    /// time when it last showed, in ms
+    ms: u32,
+    /// Grows by 1 if the border shows, and falls by 1 if both sides change together; at most [`MAX_TRUST`]. At 0 the
+    /// border is forgotten.
+    trust: u8,
+}
 
 impl Borders {
     fn forget_older_half(&mut self) {
-        let mut times: Vec<u32> = self.0.values().copied().collect();
+        let mut times: Vec<u32> = self.0.values().map(|b| b.ms).collect();
         let middle = times.len() / 2;
         let (_, &mut median, _) = times.select_nth_unstable(middle);
-        self.0.retain(|_, at| *at > median);
+        self.0.retain(|_, b| b.ms > median);
     }
 
-    /// Notes the ends of memory that was reactivated while its neighbours did not.
-    pub fn note(&mut self, ends: impl IntoIterator<Item = u64>, ms: u32) {
-        self.0.extend(ends.into_iter().map(|addr| (addr, ms)));
-        self.0.retain(|_, at| ms.saturating_sub(*at) < BORDER_TIMEOUT_MS);
+    /// Notes what reactivated stretches show: a border at each end whose neighbour was not reactivated, and no border
+    /// inside, nor beside memory that was reactivated just before.
+    pub fn learn(&mut self, pieces: &[Piece], stretches: &[ReactivatedStretch], ms: u32) {
+        for range in stretches.iter().map(|w| w.range) {
+            let inside = self.0.range(range.start + 1..range.end).map(|(addr, _)| *addr);
+            inside.collect::<Vec<_>>().into_iter().for_each(|addr| self.doubt(addr));
+            let of = within(pieces, &range);
+            let before = pieces[..of.start].last().filter(|p| p.range.end == range.start);
+            let after = pieces.get(of.end).filter(|p| p.range.start == range.end);
+            for (end, beside) in [(range.start, before), (range.end, after)] {
+                match beside {
+                    Some(p) if p.was_reactivated_within(TOGETHER_MS, ms) => self.doubt(end),
+                    // An early read does not include it.
+                    Some(p) if p.is_quiet() && ms.abs_diff(p.read_ms()) > READ_TOGETHER_MS => {}
+                    Some(_) => self.note(end, ms),
+                    None => {}
+                }
+            }
+        }
+        self.0.retain(|_, b| ms.saturating_sub(b.ms) < BORDER_TIMEOUT_MS);
         if self.0.len() > MAX_BORDERS {
             self.forget_older_half();
         }
     }
 
+    fn note(&mut self, addr: u64, ms: u32) {
+        let trust = self.0.get(&addr).map_or(1, |b| (b.trust + 1).min(MAX_TRUST));
+        self.0.insert(addr, Border { ms, trust });
+    }
+
+    fn doubt(&mut self, addr: u64) {
+        if let Some(border) = self.0.get_mut(&addr) {
+            border.trust -= 1;
+            if border.trust == 0 {
+                self.0.remove(&addr);
+            }
+        }
+    }
+
     /// Subtracts `ms` from all times; times before the new origin become 0.
     pub fn rebase(&mut self, ms: u32) {
-        self.0.values_mut().for_each(|at| *at = at.saturating_sub(ms));
+        self.0.values_mut().for_each(|b| b.ms = b.ms.saturating_sub(ms));
     }
 
     /// Whether there is a gap or a border behind the start of `a` and up to the start of `b`, which follows
@@ -152,6 +200,26 @@ pub(super) fn sampled_hz(
     }
 }
 
+/// The same for memory that may have become idle. A piece with several hot regions counts with the lowest rate: such a
+/// piece has no samples, but those around it show when it becomes idle.
+pub(super) fn may_fall(
+    pieces: &[Piece],
+    regions: &[PublishedRegion],
+    now: Nanos,
+) -> Vec<Option<f64>> {
+    let (mut sampled, mut at) = (sampled_hz(regions, now), 0);
+    let hz = |p: &Piece| {
+        at += regions[at..].iter().take_while(|k| k.range.end <= p.range.start).count();
+        let over = regions[at..].iter().take_while(|k| k.range.start < p.range.end);
+        let hot = over.filter(|k| is_sampled(k));
+        let part = |k: &PublishedRegion| k.range.intersect(&p.range).map_or(0, |r| r.len());
+        let of_parts =
+            hot.fold((0, f64::INFINITY), |(bytes, hz), k| (bytes + part(k), hz.min(k.hz)));
+        sampled(p).or_else(|| (of_parts.0 == p.range.len()).then_some(of_parts.1))
+    };
+    pieces.iter().map(hz).collect()
+}
+
 /// The cells of adjacent `sampled` pieces without a known border between them.
 pub(super) fn hot_cells(
     pieces: &[Piece],
@@ -173,8 +241,8 @@ pub(super) fn hot_cells(
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum SampleVerdict {
     Touched,
-    /// not touched since this time, in ms
-    Idle(u32),
+    /// not touched since this time
+    Idle(Moment),
 }
 
 /// The verdict of a piece from a sample that was cleared at `since` or later, or that was cleared at
@@ -192,7 +260,7 @@ fn verdict(
         return (at >= since).then_some(SampleVerdict::Touched);
     }
     let idle = at >= idle_since && hz * shown.open >= MEAN_TIMES;
-    idle.then_some(SampleVerdict::Idle(shown.since.ms))
+    idle.then_some(SampleVerdict::Idle(shown.since))
 }
 
 /// For each piece of `cell`, the verdict of the nearest sample among those cleared recently enough.
@@ -254,8 +322,8 @@ pub(super) fn fall_idle(
             continue;
         }
         match verdict {
-            SampleVerdict::Idle(ms) if known != Some(0.0) => {
-                pieces[i].extend(0.0, idle_since, Some(ms));
+            SampleVerdict::Idle(since) if known != Some(0.0) => {
+                pieces[i].extend(0.0, since.at, Some(since.ms));
                 fell = true;
             }
             SampleVerdict::Touched
@@ -354,6 +422,8 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::page_mask::PageMask;
+    use crate::survey::{BLOCK_SIZE, Block, Cleared};
 
     /// Every second piece of `n` adjacent ones of 64 KiB.
     fn every_second(n: u64) -> Vec<Piece> {
@@ -398,12 +468,123 @@ mod tests {
         let mut borders = Borders::default();
         let addr = |i: u64| i << 21;
         for i in 0..3 * MAX_BORDERS as u64 {
-            borders.note([addr(i)], 1000 + i as u32 / 8);
+            let ms = 1000 + i as u32 / 8;
+            borders.note(addr(i), ms);
+            borders.learn(&[], &[], ms);
         }
         let newest = 3 * MAX_BORDERS as u64 - 1;
         assert!(borders.0.len() <= MAX_BORDERS);
         assert!(
             (newest - MAX_BORDERS as u64 / 4..=newest).all(|i| borders.0.contains_key(&addr(i)))
         );
+    }
+
+    const TERMS: ExposureTerms = ExposureTerms { share: 1.0, recent: 0, long: 8.0 };
+
+    fn moment(ms: u32) -> Moment {
+        Moment { at: Nanos(u64::from(ms) * 1_000_000), ms, ran: None }
+    }
+
+    /// Block `n`, of which the first 16 pages were cleared at `cleared` ms and read at `read` ms. `touched` of them were
+    /// young then. It is presumed hot before.
+    fn sampled_piece(n: u64, cleared: u32, read: u32, touched: usize) -> Piece {
+        let start = n * BLOCK_SIZE;
+        let all = PageMask::span(0, 512);
+        let (armed, rest) = (PageMask::span(0, 16), PageMask::span(16, 512));
+        let block = |at: u32, young: PageMask| Block {
+            start,
+            huge: false,
+            resident: all,
+            young,
+            read_at: moment(at).at,
+        };
+        let mut piece = Piece::new(AddrRange::new(start, start + BLOCK_SIZE), 64 << 10, 0);
+        piece.read(&block(cleared, all), 10, &moment(cleared), &TERMS);
+        let hidden = Vec::new();
+        let done = Cleared { start, huge: false, armed, hidden, cleared_at: moment(cleared).at };
+        piece.extend(40.0, moment(0).at, None);
+        piece.clear(&done, moment(cleared), Some(40.0), &TERMS);
+        let young = rest.or(&PageMask::span(0, touched));
+        piece.read(&block(read, young), 4, &moment(read), &TERMS);
+        piece
+    }
+
+    /// The sizes of the cells of `pieces`, after stretches of these pieces were reactivated at these times in ms.
+    fn cells_after(pieces: &mut [Piece], stretches: &[(Range<usize>, u32)]) -> Vec<usize> {
+        let mut borders = Borders::default();
+        for (of, ms) in stretches {
+            let range = AddrRange::new(pieces[of.start].range.start, pieces[of.end - 1].range.end);
+            let stretch = ReactivatedStretch { range, hz: 1.0, at: moment(*ms).at, ms: *ms };
+            borders.learn(pieces, &[stretch], *ms);
+            pieces[of.clone()].iter_mut().for_each(|p| p.suspect(*ms));
+        }
+        borders.cells(pieces, 0..pieces.len()).into_iter().map(|cell| cell.len()).collect()
+    }
+
+    /// A border that a read in the middle of a pass showed does not divide an area for long.
+    #[test]
+    fn a_border_is_forgotten_when_both_sides_change_together() {
+        let cells = |stretches: &[(Range<usize>, u32)]| {
+            let mut pieces: Vec<Piece> = (0..8).map(|n| sampled_piece(n, 1, 40_000, 16)).collect();
+            cells_after(&mut pieces, stretches)
+        };
+        assert_eq!(cells(&[(0..4, 5_000)]), [4, 4]);
+        assert_eq!(cells(&[(0..4, 5_000), (0..8, 9_000)]), [8]);
+        assert_eq!(cells(&[(0..4, 5_000), (4..8, 5_200)]), [8], "the next read found the rest");
+        // After the first two changes it has shown twice.
+        let independent = [(0..4, 5_000), (4..8, 9_000), (0..8, 13_000)];
+        assert_eq!(cells(&independent), [4, 4]);
+        assert_eq!(cells(&[&independent[..], &[(0..8, 17_000)]].concat()), [8]);
+    }
+
+    /// An early read includes only memory that was just cleared.
+    #[test]
+    fn memory_that_was_not_read_has_no_border() {
+        let cells = |read| {
+            let mut pieces: Vec<Piece> = (0..8).map(|n| sampled_piece(n, 1, read, 0)).collect();
+            cells_after(&mut pieces, &[(2..4, 5_000)])
+        };
+        assert_eq!(cells(5_000), [2, 2, 4]);
+        assert_eq!(cells(4_000), [8]);
+    }
+
+    #[test]
+    fn a_piece_with_several_hot_regions_may_fall_idle() {
+        let part = |from: u64, to: u64| AddrRange::new(from << 18, to << 18);
+        let region = |(range, hz)| PublishedRegion {
+            range,
+            hz,
+            share: 1.0,
+            age: Duration::ZERO,
+            extended: false,
+        };
+        let hz = |parts: &[(AddrRange, f64)]| {
+            let regions: Vec<PublishedRegion> = parts.iter().copied().map(region).collect();
+            let pieces = [Piece::new(part(8, 16), 64 << 10, 0)];
+            assert_eq!(sampled(&pieces, &regions, moment(0).at), [None]);
+            may_fall(&pieces, &regions, moment(0).at)[0]
+        };
+        assert_eq!(
+            hz(&[(part(0, 11), 40.0), (part(11, 13), 170.0), (part(13, 20), 30.0)]),
+            Some(30.0)
+        );
+        assert_eq!(hz(&[(part(0, 11), 40.0), (part(11, 13), 0.0), (part(13, 20), 30.0)]), None);
+        assert_eq!(hz(&[(part(0, 11), 40.0), (part(13, 20), 30.0)]), None, "a gap");
+    }
+
+    /// A sample that was touched before the memory became idle does not keep its windows hot.
+    #[test]
+    fn the_idle_sample_outweighs_earlier_samples() {
+        // The sample of the third piece was cleared at 3 s and is untouched at 3.3 s.
+        let mut pieces = [
+            sampled_piece(0, 1_500, 1_600, 16),
+            sampled_piece(1, 2_400, 2_500, 16),
+            sampled_piece(2, 3_000, 3_300, 0),
+        ];
+        let hot = [Some(40.0); 3];
+        assert!(fall_idle(&mut pieces, 0..3, &hot, moment(3_300).at, &TERMS));
+        for p in &pieces[..2] {
+            assert!(p.is_presumed_idle() && (0..p.nr_windows()).all(|i| p.is_extended(i)));
+        }
     }
 }

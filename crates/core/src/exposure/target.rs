@@ -15,8 +15,8 @@ use super::piece::{Piece, ReadChange};
 use super::published::{PublishedRegion, is_sampled, known_at};
 use super::rest::{Resting, SnapshotQualitySums};
 use super::stretches::{
-    Borders, InOrder, ReactivatedStretch, fall_idle, hot_cells, next_piece, reactivated_stretches,
-    sampled, sampled_hz, within,
+    Borders, InOrder, ReactivatedStretch, fall_idle, hot_cells, may_fall, next_piece,
+    reactivated_stretches, sampled_hz, within,
 };
 use super::timing::{ExposureTerms, MAX_SCHED_DELAY_S, Moment};
 use super::view::{ViewBasis, Viewed, project, update_ages};
@@ -336,7 +336,7 @@ impl ExposureTarget {
         if !found.is_empty() {
             let stretches =
                 reactivated_stretches(&self.pieces, &self.borders, found, now.at, now.ms);
-            self.borders.note(stretches.iter().flat_map(|w| [w.range.start, w.range.end]), now.ms);
+            self.borders.learn(&self.pieces, &stretches, now.ms);
             for w in &stretches {
                 let all = within(&self.pieces, &w.range);
                 for p in &mut self.pieces[all] {
@@ -364,7 +364,7 @@ impl ExposureTarget {
             !w.settle(pieces, borders, t) && now.since(w.at) < REACTIVATION_SAMPLING_TIME
         });
         let mut fell = false;
-        let sampled = sampled(pieces, &self.regions, now);
+        let sampled = may_fall(pieces, &self.regions, now);
         for cell in hot_cells(pieces, &sampled, borders) {
             fell |= fall_idle(pieces, cell, &sampled, now, t);
         }
