@@ -18,6 +18,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::slice;
 use std::time::Duration;
 
 use super::piece::Piece;
@@ -191,31 +192,44 @@ pub(super) fn sampled_hz(
     regions: &[PublishedRegion],
     now: Nanos,
 ) -> impl FnMut(&Piece) -> Option<f64> {
-    let mut at = 0;
+    let mut overlapping = overlapping(regions);
     move |p| {
-        at += regions[at..].iter().take_while(|k| k.range.end <= p.range.start).count();
-        let region = regions.get(at).filter(|k| k.range.intersect(&p.range) == Some(p.range));
+        let whole = |k: &&PublishedRegion| k.range.intersect(&p.range) == Some(p.range);
+        let region = overlapping(&p.range).next().filter(whole);
         let region = region.filter(|k| is_sampled(k)).map(|k| k.hz);
         region.or(p.presumed_hz().filter(|hz| *hz >= SAMPLED_HZ)).or_else(|| p.may_be_idle(now))
     }
 }
 
-/// The same for memory that may have become idle. A piece with several hot regions counts with the lowest rate: such a
-/// piece has no samples, but those around it show when it becomes idle.
+/// The regions that overlap a range, for ranges in the order of their addresses.
+fn overlapping<'a>(
+    regions: &'a [PublishedRegion],
+) -> impl FnMut(&AddrRange) -> slice::Iter<'a, PublishedRegion> {
+    let mut at = 0;
+    move |range| {
+        at += regions[at..].iter().take_while(|k| k.range.end <= range.start).count();
+        let count = regions[at..].iter().take_while(|k| k.range.start < range.end).count();
+        regions[at..at + count].iter()
+    }
+}
+
+/// The same as [`sampled`], for memory that may have become idle. A piece with several hot regions counts with the
+/// lowest rate: such a piece has no samples, but those around it show when it becomes idle.
 pub(super) fn may_fall(
     pieces: &[Piece],
     regions: &[PublishedRegion],
     now: Nanos,
 ) -> Vec<Option<f64>> {
-    let (mut sampled, mut at) = (sampled_hz(regions, now), 0);
+    let (mut sampled, mut overlapping) = (sampled_hz(regions, now), overlapping(regions));
     let hz = |p: &Piece| {
-        at += regions[at..].iter().take_while(|k| k.range.end <= p.range.start).count();
-        let over = regions[at..].iter().take_while(|k| k.range.start < p.range.end);
-        let hot = over.filter(|k| is_sampled(k));
-        let part = |k: &PublishedRegion| k.range.intersect(&p.range).map_or(0, |r| r.len());
-        let of_parts =
-            hot.fold((0, f64::INFINITY), |(bytes, hz), k| (bytes + part(k), hz.min(k.hz)));
-        sampled(p).or_else(|| (of_parts.0 == p.range.len()).then_some(of_parts.1))
+        let hot = overlapping(&p.range).filter(|k| is_sampled(k));
+        let of_parts = || {
+            let part = |k: &PublishedRegion| k.range.intersect(&p.range).map_or(0, |r| r.len());
+            let (bytes, slowest) =
+                hot.fold((0, f64::INFINITY), |(bytes, hz), k| (bytes + part(k), hz.min(k.hz)));
+            (bytes == p.range.len()).then_some(slowest)
+        };
+        sampled(p).or_else(of_parts)
     };
     pieces.iter().map(hz).collect()
 }
@@ -241,7 +255,7 @@ pub(super) fn hot_cells(
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum SampleVerdict {
     Touched,
-    /// not touched since this time
+    /// not touched since its clear
     Idle(Moment),
 }
 
@@ -322,8 +336,8 @@ pub(super) fn fall_idle(
             continue;
         }
         match verdict {
-            SampleVerdict::Idle(since) if known != Some(0.0) => {
-                pieces[i].extend(0.0, since.at, Some(since.ms));
+            SampleVerdict::Idle(cleared) if known != Some(0.0) => {
+                pieces[i].extend(0.0, cleared.at, Some(cleared.ms));
                 fell = true;
             }
             SampleVerdict::Touched
