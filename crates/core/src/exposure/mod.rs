@@ -58,6 +58,8 @@ const UNOBSERVABLE_EVERY: Duration = Duration::from_secs(5);
 const MAX_SWAP_LOOKUPS: usize = 32;
 /// The snapshot follows the early reads with delays up to this one.
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
+/// The last snapshot is prolonged before a round if it ended this long ago.
+const PROLONGED_AFTER: Duration = Duration::from_millis(200);
 
 /// An event that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,8 +95,12 @@ pub struct Exposure<O> {
     began: Option<Nanos>,
     /// ages that an earlier monitor knew, until the first step
     resumed: Vec<(TargetId, KeptAges)>,
-    /// time of the last snapshot
+    /// time of the last snapshot with new regions
     published: Nanos,
+    /// this snapshot, if it may be prolonged
+    last: Option<Arc<Snapshot>>,
+    /// time until which snapshots have described the targets
+    described: Nanos,
     next_update: Nanos,
     /// time of the last change of any target
     changed: Nanos,
@@ -143,6 +149,8 @@ impl<O: Space + Look> Exposure<O> {
             began: None,
             resumed: Vec::new(),
             published: Nanos(0),
+            last: None,
+            described: Nanos(0),
             next_update: Nanos(0),
             changed: Nanos(0),
             resident: 0,
@@ -697,31 +705,60 @@ impl<O: Space + Look> Exposure<O> {
         let quality = self.quality(&mut targets, now);
         let views = targets.iter_mut().map(|w| self.target_view(w, now)).collect();
         self.roster.targets = targets;
-        let aggr = now.since(self.published);
+        for w in &mut self.roster.targets {
+            w.externally_cleared = 0;
+        }
+        let snapshot = self.snapshot(now, quality, views);
+        self.published = now;
+        self.last = self.extent().is_restless.then(|| Arc::clone(&snapshot));
+        snapshot
+    }
+
+    fn snapshot(
+        &mut self,
+        now: Nanos,
+        quality: Quality,
+        targets: Vec<TargetView>,
+    ) -> Arc<Snapshot> {
+        let (start, seq) = (std::mem::replace(&mut self.described, now), self.seq);
+        self.seq += 1;
+        self.handed_over = true;
         let most_regions = match self.attrs.windows {
             true => 0,
             false => self.attrs.most_regions(self.resident * PAGE_SIZE),
         };
-        let snapshot = Arc::new(Snapshot {
-            seq: self.seq,
-            start: self.published,
-            end: now,
-            attrs: Attrs {
-                aggr: aggr.max(self.attrs.sample * 2),
-                max_regions: self.attrs.max_regions.max(most_regions),
-                ..self.attrs
-            },
-            cost: self.spending.take_cost(),
-            quality: Some(quality),
-            targets: views,
-        });
-        self.seq += 1;
-        self.published = now;
-        for w in &mut self.roster.targets {
-            w.externally_cleared = 0;
+        let attrs = Attrs {
+            aggr: now.since(start).max(self.attrs.sample * 2),
+            max_regions: self.attrs.max_regions.max(most_regions),
+            ..self.attrs
+        };
+        let (cost, quality) = (self.spending.take_cost(), Some(quality));
+        Arc::new(Snapshot { seq, start, end: now, attrs, cost, quality, targets })
+    }
+
+    /// While memory changes: the regions of the last snapshot once more, for the time since then. Otherwise the next
+    /// snapshot, whose samples are cleared in the round that begins now, would describe this time as well.
+    ///
+    /// Example: samples are cleared each 500 ms, and a snapshot follows after 100 ms. If memory becomes hot 50 ms before
+    /// a clear, the snapshot would show it as hot for 350 ms in which it was not.
+    fn prolonged(&mut self, now: Nanos) -> Option<Arc<Snapshot>> {
+        let last = self.last.take_if(|s| now.since(s.end) >= PROLONGED_AFTER)?;
+        let quality = Quality { externally_cleared: 0, ..last.quality? };
+        let mut views = Vec::with_capacity(last.targets.len());
+        for v in &last.targets {
+            // Targets that have ended are not in it.
+            let Some(i) = self.roster.position(v.id) else { continue };
+            views.push(TargetView {
+                id: v.id,
+                ran: ran_since(&mut self.roster.targets[i].ran, self.ops.ran(v.id)),
+                mappings: Arc::clone(&v.mappings),
+                left_out: v.left_out,
+                dirty: None,
+                regions: v.regions.clone(),
+                ages: None,
+            });
         }
-        self.handed_over = true;
-        snapshot
+        Some(self.snapshot(now, quality, views))
     }
 
     /// Makes the regions of all targets, and returns coverage, error and restraint of the snapshot.
@@ -797,7 +834,7 @@ impl<O: Space + Look> Source for Exposure<O> {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
         if self.began.is_none() {
             self.begin(now);
-            self.published = now;
+            (self.published, self.described) = (now, now);
             self.next_update = now;
             self.spending.begin(now);
             self.events.push_back((now, DueEvent::Round));
@@ -817,6 +854,11 @@ impl<O: Space + Look> Source for Exposure<O> {
             if now < at {
                 return Ok(Step::Wait(at));
             }
+            if event == DueEvent::Round
+                && let Some(snapshot) = self.prolonged(now)
+            {
+                return Ok(Step::Snapshot(snapshot));
+            }
             self.events.pop_front();
             match event {
                 DueEvent::Round => self.begin_round(now)?,
@@ -828,7 +870,7 @@ impl<O: Space + Look> Source for Exposure<O> {
                 DueEvent::Early(class) => self.read_early(class, now)?,
                 // At the first step without memory to clear, no time has passed since the start: publish
                 // nothing.
-                DueEvent::Publish if now <= self.published => {}
+                DueEvent::Publish if now <= self.described => {}
                 DueEvent::Publish => return Ok(Step::Snapshot(self.publish(now))),
             }
         }
