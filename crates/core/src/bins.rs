@@ -144,30 +144,25 @@ pub struct Mixture {
 /// likelihood has no upper bound, and half a page is presumed missed.
 #[must_use]
 pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
-    let used: Vec<&Bin> = bins.iter().filter(|b| b.touched + b.survived > 0.0).collect();
-    let touched: f64 = used.iter().map(|b| b.touched).sum();
-    if touched <= 0.0 {
+    let used = || bins.iter().filter(|b| b.touched + b.survived > 0.0);
+    let seen = FirstTouches::of(used());
+    if seen.touched <= 0.0 {
         return None;
     }
-    let last = used.iter().map(|b| b.since + b.seconds).fold(0.0, f64::max);
-    let at = |l: f64, steps: u32| {
-        let chances = Chances::of(&used, l);
-        let p = chances.likeliest_share(steps);
-        (chances.likelihood(p), l, p)
-    };
+    let last = used().map(|b| b.since + b.seconds).fold(0.0, f64::max);
     // First a coarse grid, then ever finer grids around the best rate.
-    let afar = rates(0.1 / last.max(1e-3), HIGHEST_HZ, 2.0).map(|l| at(l, 6));
-    let (_, best, _) = afar.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let (value, hz, share) = top(best / 2.0, (best * 2.0).min(HIGHEST_HZ), |l| at(l, 11));
-    let alone = Chances::of(&used, first_touch_rate(bins)).likelihood(1.0);
-    let last = used.iter().rfind(|b| b.touched > 0.0).filter(|_| hz > 0.99 * HIGHEST_HZ);
-    let hz = last.map_or(hz, |b| all_at_once(touched, b.since + b.seconds));
+    let mut chances = Chances::of(&seen, 0.1 / last.max(1e-3));
+    let mut best = chances.best(6);
+    while chances.hz * 2.0 < HIGHEST_HZ {
+        chances.double();
+        best = std::cmp::max_by(best, chances.best(6), |a, b| a.0.total_cmp(&b.0));
+    }
+    let (low, high) = (best.1 / 2.0, (best.1 * 2.0).min(HIGHEST_HZ));
+    let (value, hz, share) = top(low, high, |hz| Chances::of(&seen, hz).best(11));
+    let alone = Chances::of(&seen, first_touch_rate(bins)).likelihood(1.0);
+    let last = used().filter(|b| b.touched > 0.0).last().filter(|_| hz > 0.99 * HIGHEST_HZ);
+    let hz = last.map_or(hz, |b| all_at_once(seen.touched, b.since + b.seconds));
     Some(Mixture { share, hz, gain: value - alone })
-}
-
-/// Rates from `low` to below `high`, each `times` the previous one.
-fn rates(low: f64, high: f64, times: f64) -> impl Iterator<Item = f64> {
-    std::iter::successors(Some(low), move |l| Some(l * times)).take_while(move |l| *l < high)
 }
 
 /// The best value of `at`, by its first component, between two rates: a golden-section search in the
@@ -191,38 +186,93 @@ fn top(low: f64, high: f64, at: impl Fn(f64) -> (f64, f64, f64)) -> (f64, f64, f
     if left.0 > right.0 { left } else { right }
 }
 
-/// Bins, each with the chances that a page touched at a given rate is still untouched at its begin and at its
-/// end.
-struct Chances<'a>(Vec<(&'a Bin, f64, f64)>);
+/// What the likelihood of a mixture depends on.
+///
+/// A page in a bin has survived until its begin. If S(t) is the fraction untouched at time t, a touched page
+/// contributes ln(S(from) - S(to)) - ln S(from), and another one ln S(to) - ln S(from). The end of one bin is usually
+/// the begin of the next, and most of these terms cancel: what remains is one for each time at which the number of
+/// watched pages changes.
+struct FirstTouches {
+    /// all touched pages
+    touched: f64,
+    /// for each bin with touches: touched pages, time from the clear to its begin, and its length
+    bins: Vec<(f64, f64, f64)>,
+    /// times since the clear, each with the pages watched until then less the pages watched from then on
+    left: Vec<(f64, f64)>,
+}
+
+impl FirstTouches {
+    fn of<'a>(bins: impl Iterator<Item = &'a Bin>) -> Self {
+        let mut seen = FirstTouches { touched: 0.0, bins: Vec::new(), left: Vec::new() };
+        for b in bins {
+            if b.touched > 0.0 {
+                seen.touched += b.touched;
+                seen.bins.push((b.touched, b.since, b.seconds));
+            }
+            match seen.left.last_mut() {
+                Some((pages, at)) if (*at - b.since).abs() < 1e-9 => {
+                    *pages -= b.touched + b.survived
+                }
+                _ => seen.left.push((-b.touched - b.survived, b.since)),
+            }
+            seen.left.push((b.survived, b.since + b.seconds));
+        }
+        // All pages are untouched at the clear.
+        seen.left.retain(|(pages, at)| *pages != 0.0 && *at > 0.0);
+        seen
+    }
+}
+
+/// The chances of pages that are touched at a given rate.
+struct Chances<'a> {
+    seen: &'a FirstTouches,
+    /// the rate
+    hz: f64,
+    /// chance to remain untouched for the length of each of its bins
+    bins: Vec<f64>,
+    /// chance to be untouched at each of its times
+    left: Vec<f64>,
+}
 
 impl<'a> Chances<'a> {
-    fn of(bins: &[&'a Bin], l: f64) -> Self {
-        let chances = |b: &&'a Bin| (*b, (-l * b.since).exp(), (-l * (b.since + b.seconds)).exp());
-        Chances(bins.iter().map(chances).collect())
+    fn of(seen: &'a FirstTouches, hz: f64) -> Self {
+        let bins = seen.bins.iter().map(|(_, _, seconds)| (-hz * seconds).exp()).collect();
+        let left = seen.left.iter().map(|(_, at)| (-hz * at).exp()).collect();
+        Chances { seen, hz, bins, left }
     }
 
-    /// Log-likelihood of the bins if a fraction `p` of the pages is touched.
+    /// Doubles the rate.
+    fn double(&mut self) {
+        self.hz *= 2.0;
+        self.bins.iter_mut().chain(&mut self.left).for_each(|x| *x *= *x);
+    }
+
+    /// The log-likelihood of the likeliest fraction at this rate, the rate, and this fraction.
+    fn best(&self, steps: u32) -> (f64, f64, f64) {
+        let p = self.likeliest_share(steps);
+        (self.likelihood(p), self.hz, p)
+    }
+
+    /// Log-likelihood if a fraction `p` of the pages is touched.
     fn likelihood(&self, p: f64) -> f64 {
-        let one = |&(b, from, to): &(&Bin, f64, f64)| {
-            let left = |untouched: f64| 1.0 - p + p * untouched;
-            let survive = (left(to) / left(from).max(1e-300)).clamp(0.0, 1.0);
-            let term = |n: f64, p: f64| if n > 0.0 { n * p.max(1e-300).ln() } else { 0.0 };
-            term(b.touched, 1.0 - survive) + term(b.survived, survive)
-        };
-        self.0.iter().map(one).sum()
+        let touched = self.seen.bins.iter().zip(&self.bins).map(|((pages, since, _), stays)| {
+            pages * ((p * (1.0 - stays)).max(1e-300).ln() - self.hz * since)
+        });
+        let left = self.seen.left.iter().zip(&self.left).map(|((pages, at), untouched)| {
+            // If all pages are touched, exp(-l t) may be too small for a number, unlike its logarithm.
+            let ln = if p < 1.0 { (1.0 - p + p * untouched).ln() } else { -self.hz * at };
+            pages * ln
+        });
+        touched.sum::<f64>() + left.sum::<f64>()
     }
 
     /// Derivative of the log-likelihood with respect to `p`, computed without a logarithm.
     fn slope(&self, p: f64) -> f64 {
-        let one = |&(b, from, to): &(&Bin, f64, f64)| {
-            // d ln(1 - p + p x) / dp
-            let of_left = |untouched: f64| {
-                let gone = 1.0 - untouched;
-                -gone / (1.0 - p * gone).max(1e-12)
-            };
-            b.touched / p + b.survived * of_left(to) - (b.touched + b.survived) * of_left(from)
+        let one = |((pages, _), untouched): (&(f64, f64), &f64)| {
+            let gone = 1.0 - untouched;
+            pages * gone / (1.0 - p * gone).max(1e-12)
         };
-        self.0.iter().map(one).sum()
+        self.seen.touched / p - self.seen.left.iter().zip(&self.left).map(one).sum::<f64>()
     }
 
     /// The likeliest fraction from 0.0005 to 1, if there is one maximum: each step halves the range of its
@@ -231,12 +281,12 @@ impl<'a> Chances<'a> {
         if self.slope(1.0) >= 0.0 {
             return 1.0;
         }
-        let (mut low, mut high) = (0.0005f64.ln(), 0.0f64);
+        let (mut low, mut high) = (0.0005f64, 1.0f64);
         for _ in 0..steps {
-            let middle = (low + high) / 2.0;
-            if self.slope(middle.exp()) > 0.0 { low = middle } else { high = middle }
+            let middle = (low * high).sqrt();
+            if self.slope(middle) > 0.0 { low = middle } else { high = middle }
         }
-        ((low + high) / 2.0).exp()
+        (low * high).sqrt()
     }
 }
 
@@ -489,7 +539,41 @@ mod tests {
         assert!(of(&[0.0005, 0.002, 0.006].repeat(30)) < 1.2 * alike, "many runs tell much");
     }
 
+    /// The log-likelihood of a mixture by its definition: each bin counts by its chance to survive it.
+    fn likelihood_of(bins: &[Bin], share: f64, hz: f64) -> f64 {
+        let left = |at: f64| 1.0 - share + share * (-hz * at).exp();
+        let term = |n: f64, p: f64| if n > 0.0 { n * p.max(1e-300).ln() } else { 0.0 };
+        let one = |b: &Bin| {
+            let survives = left(b.since + b.seconds) / left(b.since);
+            term(b.touched, 1.0 - survives) + term(b.survived, survives)
+        };
+        bins.iter().map(one).sum()
+    }
+
     proptest::proptest! {
+        /// Of some pages, the later reads are missing.
+        #[test]
+        fn the_mixture_lies_where_the_likelihood_is_highest(
+            hz in 1.0f64..300.0, share in 0.01f64..0.9, n in 200.0f64..5000.0, reads in 2usize..7,
+        ) {
+            let mut bins = expected(n, share, hz);
+            for (bin, more) in bins.iter_mut().zip(expected(n, share, hz).iter().take(reads)) {
+                bin.touched += more.touched;
+                bin.survived += more.survived;
+            }
+            bins.iter_mut().for_each(|b| b.touched = b.touched.round());
+            if let Some(found) = touched_share(&bins).filter(|m| m.hz < 4_000.0) {
+                let most = likelihood_of(&bins, found.share, found.hz);
+                let alone = likelihood_of(&bins, 1.0, first_touch_rate(&bins));
+                proptest::prop_assert!((most - alone - found.gain).abs() < 1e-6 * most.abs());
+                // The search ends within half a percent.
+                for (a, b) in [(0.97, 1.0), (1.03, 1.0), (1.0, 0.95), (1.0, 1.05), (0.98, 1.02)] {
+                    let other = likelihood_of(&bins, (found.share * a).min(1.0), found.hz * b);
+                    proptest::prop_assert!(most >= other - 0.5, "{most} and {other}: {found:?}");
+                }
+            }
+        }
+
         #[test]
         fn the_estimate_lies_where_the_likelihood_is_highest(
             hz in 0.05f64..900.0, n in 50.0f64..5000.0,
