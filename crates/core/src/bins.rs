@@ -160,7 +160,7 @@ pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
     let (low, high) = (best.1 / 2.0, (best.1 * 2.0).min(HIGHEST_HZ));
     let (value, hz, share) = top(low, high, |hz| Chances::of(&seen, hz).best(11));
     let alone = Chances::of(&seen, first_touch_rate(bins)).likelihood(1.0);
-    let last = used().filter(|b| b.touched > 0.0).last().filter(|_| hz > 0.99 * HIGHEST_HZ);
+    let last = bins.iter().rfind(|b| b.touched > 0.0).filter(|_| hz > 0.99 * HIGHEST_HZ);
     let hz = last.map_or(hz, |b| all_at_once(seen.touched, b.since + b.seconds));
     Some(Mixture { share, hz, gain: value - alone })
 }
