@@ -195,8 +195,8 @@ fn top(low: f64, high: f64, at: impl Fn(f64) -> (f64, f64, f64)) -> (f64, f64, f
 struct FirstTouches {
     /// all touched pages
     touched: f64,
-    /// for each bin with touches: touched pages, time from the clear to its begin, and its length
-    bins: Vec<(f64, f64, f64)>,
+    /// the bins with touches
+    bins: Vec<Bin>,
     /// times since the clear, each with the pages watched until then less the pages watched from then on
     left: Vec<(f64, f64)>,
 }
@@ -207,7 +207,7 @@ impl FirstTouches {
         for b in bins {
             if b.touched > 0.0 {
                 seen.touched += b.touched;
-                seen.bins.push((b.touched, b.since, b.seconds));
+                seen.bins.push(*b);
             }
             match seen.left.last_mut() {
                 Some((pages, at)) if (*at - b.since).abs() < 1e-9 => {
@@ -228,15 +228,15 @@ struct Chances<'a> {
     seen: &'a FirstTouches,
     /// the rate
     hz: f64,
-    /// chance to remain untouched for the length of each of its bins
+    /// for each of `seen.bins`, the chance to remain untouched for its length
     bins: Vec<f64>,
-    /// chance to be untouched at each of its times
+    /// for each of `seen.left`, the chance to be untouched at its time
     left: Vec<f64>,
 }
 
 impl<'a> Chances<'a> {
     fn of(seen: &'a FirstTouches, hz: f64) -> Self {
-        let bins = seen.bins.iter().map(|(_, _, seconds)| (-hz * seconds).exp()).collect();
+        let bins = seen.bins.iter().map(|b| (-hz * b.seconds).exp()).collect();
         let left = seen.left.iter().map(|(_, at)| (-hz * at).exp()).collect();
         Chances { seen, hz, bins, left }
     }
@@ -255,8 +255,8 @@ impl<'a> Chances<'a> {
 
     /// Log-likelihood if a fraction `p` of the pages is touched.
     fn likelihood(&self, p: f64) -> f64 {
-        let touched = self.seen.bins.iter().zip(&self.bins).map(|((pages, since, _), stays)| {
-            pages * ((p * (1.0 - stays)).max(1e-300).ln() - self.hz * since)
+        let touched = self.seen.bins.iter().zip(&self.bins).map(|(b, stays)| {
+            b.touched * ((p * (1.0 - stays)).max(1e-300).ln() - self.hz * b.since)
         });
         let left = self.seen.left.iter().zip(&self.left).map(|((pages, at), untouched)| {
             // If all pages are touched, exp(-l t) may be too small for a number, unlike its logarithm.
