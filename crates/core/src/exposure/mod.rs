@@ -58,7 +58,7 @@ const UNOBSERVABLE_EVERY: Duration = Duration::from_secs(5);
 const MAX_SWAP_LOOKUPS: usize = 32;
 /// The snapshot follows the early reads with delays up to this one.
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
-/// The last snapshot is prolonged before a round if it ended this long ago.
+/// The last snapshot is prolonged before a round if it ended this long ago or longer.
 const PROLONGED_AFTER: Duration = Duration::from_millis(200);
 
 /// An event that is due.
@@ -97,7 +97,7 @@ pub struct Exposure<O> {
     resumed: Vec<(TargetId, KeptAges)>,
     /// time of the last snapshot with new regions
     published: Nanos,
-    /// this snapshot, if it may be prolonged
+    /// this snapshot, if memory changes: the next round may prolong it
     last: Option<Arc<Snapshot>>,
     /// time until which snapshots have described the targets
     described: Nanos,
@@ -742,7 +742,7 @@ impl<O: Space + Look> Exposure<O> {
     /// Example: samples are cleared each 500 ms, and a snapshot follows after 100 ms. If memory becomes hot 50 ms before
     /// a clear, the snapshot would show it as hot for 350 ms in which it was not.
     fn prolonged(&mut self, now: Nanos) -> Option<Arc<Snapshot>> {
-        let last = self.last.take_if(|s| now.since(s.end) >= PROLONGED_AFTER)?;
+        let last = self.last.take().filter(|s| now.since(s.end) >= PROLONGED_AFTER)?;
         let quality = Quality { externally_cleared: 0, ..last.quality? };
         let mut views = Vec::with_capacity(last.targets.len());
         for v in &last.targets {
