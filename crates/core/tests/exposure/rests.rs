@@ -166,7 +166,7 @@ fn what_is_reactivated_with_its_target_is_hot_soon() {
 #[test]
 fn what_is_touched_while_its_clock_stands_still_is_found_and_the_clock_no_longer_believed() {
     let (ops, t, mut monitor, log) = that_pauses(16.0);
-    // A touch that comes before a rest begins again, after a reading, proves nothing.
+    // Only while the target rests does a touch show that its clock is wrong. A rest has no readings.
     let rests = |at: &f64| {
         run_until(&mut monitor, &ops, *at);
         readings(&log) == 0
