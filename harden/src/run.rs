@@ -35,6 +35,8 @@ impl Finished {
         }
         match status.code() {
             Some(0..=2) => None,
+            // A command that runs another one exits so.
+            Some(code) if self.interrupted && code == 128 + Signal::INT.as_raw() => None,
             Some(code) => Some(format!("exit status {code}: {}", last(&self.err))),
             None if self.interrupted && status.signal() == Some(Signal::INT.as_raw()) => None,
             None => Some(format!("{status}: {}", last(&self.err))),

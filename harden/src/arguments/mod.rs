@@ -191,6 +191,9 @@ mod tests {
         assert!(fault(&hung, &[], &[]).is_some());
         let stopped = Finished { interrupted: true, ..ended(2, "") };
         assert_eq!(fault(&stopped, &file, &[]), None);
+        let passed_on = Finished { interrupted: true, ..ended(130 << 8, "") };
+        assert_eq!(fault(&passed_on, &[], &[]), None);
+        assert!(fault(&ended(130 << 8, ""), &[], &[]).is_some());
     }
 
     #[test]

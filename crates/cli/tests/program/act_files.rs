@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::files::with_whole_cache;
 use crate::record_files::{
     EndOnDrop, MIB, PAGE, at_rate, cached, counted_file, counts_reads, folder, page,
 };
@@ -57,42 +58,37 @@ fn of_scheme<'a>(table: &'a Value, name: &str) -> &'a Value {
 #[test]
 fn cold_parts_of_a_file_are_dropped() {
     needs_root!();
-    let Some((dir, path, file)) = counted_file(SIZE) else { return };
-    let ended = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let _end = EndOnDrop(&ended);
-        scope.spawn(|| read_hot(&file, &ended));
-        let drop = "4K max min min 3s max drop";
-        let dry_run = || {
-            // A host may take back the page cache of a virtual machine at any time.
-            file.read_exact_at(&mut vec![0; (SIZE * MIB) as usize], 0).unwrap();
+    with_whole_cache(|| {
+        let Some((dir, path, file)) = counted_file(SIZE) else { return };
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _end = EndOnDrop(&ended);
+            scope.spawn(|| read_hot(&file, &ended));
+            let drop = "4K max min min 3s max drop";
             let dry = finish(&mut act(&dir, &path, &[drop], &["--duration", "8s", "--dry-run"]));
-            (resident(&file, 0..SIZE), dry)
-        };
-        let mut runs = (0..3).map(|_| dry_run());
-        let is_whole = |(untouched, _): &(f64, _)| *untouched >= SIZE as f64 - EVICTED;
-        let (untouched, dry) = runs.find(is_whole).unwrap_or_else(dry_run);
-        // The kernel writes it back after 30 s.
-        file.write_all_at(&[2], 24 * MIB).unwrap();
-        let cold = || resident(&file, 0..HOT.start) + resident(&file, HOT.end..SIZE);
-        // If other programs read much, ages grow slowly. A dirty page keeps its folio, of at most 2 MiB.
-        let mut run = act(&dir, &path, &[drop], &["--duration", "300s"]);
-        let done = finish_after(&mut run, |run| {
-            until("cold parts are dropped", || cold() <= 2.0);
-            kill_process(Pid::from_child(run), Signal::INT).unwrap();
+            let untouched = resident(&file, 0..SIZE);
+            assert!(untouched >= SIZE as f64 - EVICTED, "{untouched} MiB");
+            // The kernel writes it back after 30 s.
+            file.write_all_at(&[2], 24 * MIB).unwrap();
+            let cold = || resident(&file, 0..HOT.start) + resident(&file, HOT.end..SIZE);
+            // If other programs read much, ages grow slowly. A dirty page keeps its folio, of at most 2 MiB.
+            let mut run = act(&dir, &path, &[drop], &["--duration", "300s"]);
+            let done = finish_after(&mut run, |run| {
+                until("cold parts are dropped", || cold() <= 2.0);
+                kill_process(Pid::from_child(run), Signal::INT).unwrap();
+            });
+            assert_eq!((dry.status, done.status), (0, 0), "{}{}", dry.err, done.err);
+            assert!(dry.text().contains("pageout"), "{}", dry.text());
+            let table = done.json();
+            let stats = of_scheme(&table, "pageout");
+            let applied = stats["applied"]["bytes"].as_u64().unwrap();
+            let cold = cold();
+            assert!(resident(&file, HOT) >= (HOT.end - HOT.start) as f64 - EVICTED);
+            assert!((PAGE as f64 / MIB as f64..=2.0).contains(&cold), "{cold} MiB: {table}");
+            let evicted = (SIZE - 8) as f64 - cold - applied as f64 / MIB as f64;
+            assert!((0.0..=EVICTED).contains(&evicted), "{evicted} MiB: {table}");
+            assert!(stats["failed"]["bytes"].as_u64().unwrap() >= PAGE, "{table}");
         });
-        assert_eq!((dry.status, done.status), (0, 0), "{}{}", dry.err, done.err);
-        assert!(untouched >= SIZE as f64 - EVICTED, "{untouched} MiB");
-        assert!(dry.text().contains("pageout"), "{}", dry.text());
-        let table = done.json();
-        let stats = of_scheme(&table, "pageout");
-        let applied = stats["applied"]["bytes"].as_u64().unwrap();
-        let cold = cold();
-        assert!(resident(&file, HOT) >= (HOT.end - HOT.start) as f64 - EVICTED);
-        assert!((PAGE as f64 / MIB as f64..=2.0).contains(&cold), "{cold} MiB: {table}");
-        let evicted = (SIZE - 8) as f64 - cold - applied as f64 / MIB as f64;
-        assert!((0.0..=EVICTED).contains(&evicted), "{evicted} MiB: {table}");
-        assert!(stats["failed"]["bytes"].as_u64().unwrap() >= PAGE, "{table}");
     });
 }
 
@@ -116,69 +112,73 @@ fn small_files_that_are_read_stay() {
     }
     const FILES: usize = 200;
     const BYTES: usize = 16 << 10;
-    let dir = folder();
-    let root = dir.path().canonicalize().unwrap();
-    let files: Vec<File> = (0..FILES)
-        .map(|n| {
-            let path = root.join(n.to_string());
-            std::fs::write(&path, [1; BYTES]).unwrap();
-            let file = File::open(path).unwrap();
-            file.sync_all().unwrap();
-            file
-        })
-        .collect();
-    let ended = AtomicBool::new(false);
-    let bytes = std::thread::scope(|scope| {
-        let _end = EndOnDrop(&ended);
-        // Each file once a second.
-        let reader = || {
-            at_rate(FILES as f64 / 2.0, &ended, |i| {
-                let file = &files[i as usize % (FILES / 2)];
-                file.read_exact_at(&mut [0; BYTES], 0).unwrap();
+    with_whole_cache(|| {
+        let dir = folder();
+        let root = dir.path().canonicalize().unwrap();
+        let files: Vec<File> = (0..FILES)
+            .map(|n| {
+                let path = root.join(n.to_string());
+                std::fs::write(&path, [1; BYTES]).unwrap();
+                let file = File::open(path).unwrap();
+                file.sync_all().unwrap();
+                file
             })
+            .collect();
+        let ended = AtomicBool::new(false);
+        let bytes = std::thread::scope(|scope| {
+            let _end = EndOnDrop(&ended);
+            // Each file once a second.
+            let reader = || {
+                at_rate(FILES as f64 / 2.0, &ended, |i| {
+                    let file = &files[i as usize % (FILES / 2)];
+                    file.read_exact_at(&mut [0; BYTES], 0).unwrap();
+                })
+            };
+            scope.spawn(reader);
+            dropped(&root)
+        });
+        let cached = |files: &[File]| {
+            let all = AddrRange::new(0, BYTES as u64);
+            let pages = files.iter().flat_map(|file| mincore(file, all).unwrap());
+            pages.filter(|is_cached| *is_cached).count() * PAGE as usize
         };
-        scope.spawn(reader);
-        dropped(&root)
+        let (read, unread) = files.split_at(FILES / 2);
+        // At most 4 files of the 100 that are read are dropped, and come back. The kernel may evict some of all too.
+        let (all, few) = (FILES / 2 * BYTES, 4 * BYTES);
+        assert!(
+            cached(read) + few >= all && cached(unread) <= all / 4,
+            "{} {}",
+            cached(read),
+            cached(unread)
+        );
+        // A busy machine may not get to the last ones.
+        assert!((all / 4 * 3..=all + few).contains(&(bytes as usize)), "{bytes} of {all}");
     });
-    let cached = |files: &[File]| {
-        let all = AddrRange::new(0, BYTES as u64);
-        let pages = files.iter().flat_map(|file| mincore(file, all).unwrap());
-        pages.filter(|is_cached| *is_cached).count() * PAGE as usize
-    };
-    let (read, unread) = files.split_at(FILES / 2);
-    // At most 4 files of the 100 that are read are dropped, and come back. The kernel may evict some of all too.
-    let (all, few) = (FILES / 2 * BYTES, 4 * BYTES);
-    assert!(
-        cached(read) + few >= all && cached(unread) <= all / 4,
-        "{} {}",
-        cached(read),
-        cached(unread)
-    );
-    // A busy machine may not get to the last ones.
-    assert!((all / 4 * 3..=all + few).contains(&(bytes as usize)), "{bytes} of {all}");
 }
 
 /// Few of the reads of a large file count: of each part one in half a minute here.
 #[test]
 fn parts_that_are_seldom_read_stay() {
     needs_root!();
-    let Some((_dir, path, file)) = counted_file(2 * SIZE) else { return };
-    let ended = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let _end = EndOnDrop(&ended);
-        // Each part of 256 KiB of the first half twice a second.
-        let reader = || {
-            at_rate(256.0, &ended, |i| {
-                let page = page(i, SIZE * MIB / PAGE);
-                file.read_exact_at(&mut [0; PAGE as usize], page * PAGE).unwrap();
-            })
-        };
-        scope.spawn(reader);
-        let bytes = dropped(path.parent().unwrap());
-        // A part without a read for 8 s is one of nine millions.
-        assert!(resident(&file, 0..SIZE) >= SIZE as f64 - EVICTED);
-        // The other half is dropped, but for what has joined a region with the first one.
-        assert!((SIZE * MIB * 3 / 4..=SIZE * MIB).contains(&bytes), "{bytes}");
+    with_whole_cache(|| {
+        let Some((_dir, path, file)) = counted_file(2 * SIZE) else { return };
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _end = EndOnDrop(&ended);
+            // Each part of 256 KiB of the first half twice a second.
+            let reader = || {
+                at_rate(256.0, &ended, |i| {
+                    let page = page(i, SIZE * MIB / PAGE);
+                    file.read_exact_at(&mut [0; PAGE as usize], page * PAGE).unwrap();
+                })
+            };
+            scope.spawn(reader);
+            let bytes = dropped(path.parent().unwrap());
+            // A part without a read for 8 s is one of nine millions.
+            assert!(resident(&file, 0..SIZE) >= SIZE as f64 - EVICTED);
+            // The other half is dropped, but for what has joined a region with the first one.
+            assert!((SIZE * MIB * 3 / 4..=SIZE * MIB).contains(&bytes), "{bytes}");
+        });
     });
 }
 
@@ -229,24 +229,27 @@ fn limited(dir: &TempDir, high: &str) -> std::path::PathBuf {
 #[test]
 fn quotas_and_watermarks_hold_for_files() {
     needs_root!();
-    let Some((dir, path, file)) = counted_file(SIZE) else { return };
-    let run = |scheme: &Path| {
-        let mut command = isotherm(["run", "--json", "--duration", "14s", "--file"]);
-        let done = finish(command.arg(&path).arg("--scheme").arg(scheme).current_dir(dir.path()));
-        assert_eq!(done.status, 0, "{}", done.err);
-        done.json()
-    };
-    let off = run(&limited(&dir, "0.01%"));
-    let stats = of_scheme(&off, "pageout");
-    assert_eq!(stats["tried"]["bytes"], 0, "{off}");
-    assert!(stats["inactive"].as_u64().unwrap() > 0, "{off}");
-    let on = run(&limited(&dir, "100%"));
-    let applied =
-        of_scheme(&on, "pageout")["applied"]["bytes"].as_u64().unwrap() as f64 / MIB as f64;
-    // Two or three windows of 5 s, as parts match after 2 s. A large folio is dropped as a whole, or not at all.
-    assert!((4.0..=12.0).contains(&applied), "{applied} MiB: {on}");
-    // The machine may reclaim some too.
-    assert!(SIZE as f64 - resident(&file, 0..SIZE) >= applied, "{on}");
+    with_whole_cache(|| {
+        let Some((dir, path, file)) = counted_file(SIZE) else { return };
+        let run = |scheme: &Path| {
+            let mut command = isotherm(["run", "--json", "--duration", "14s", "--file"]);
+            let done =
+                finish(command.arg(&path).arg("--scheme").arg(scheme).current_dir(dir.path()));
+            assert_eq!(done.status, 0, "{}", done.err);
+            done.json()
+        };
+        let off = run(&limited(&dir, "0.01%"));
+        let stats = of_scheme(&off, "pageout");
+        assert_eq!(stats["tried"]["bytes"], 0, "{off}");
+        assert!(stats["inactive"].as_u64().unwrap() > 0, "{off}");
+        let on = run(&limited(&dir, "100%"));
+        let applied =
+            of_scheme(&on, "pageout")["applied"]["bytes"].as_u64().unwrap() as f64 / MIB as f64;
+        // Two or three windows of 5 s, as parts match after 2 s. A large folio is dropped as a whole, or not at all.
+        assert!((4.0..=12.0).contains(&applied), "{applied} MiB: {on}");
+        // The machine may reclaim some too.
+        assert!(SIZE as f64 - resident(&file, 0..SIZE) >= applied, "{on}");
+    });
 }
 
 #[test]

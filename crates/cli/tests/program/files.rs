@@ -8,12 +8,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 
 use crate::record_files::{EndOnDrop, MIB, folder};
-use crate::run::{Done, finish, isotherm, needs_root, until};
+use crate::run::{Done, TIMEOUT, finish, isotherm, needs_root, until};
 
 /// Writes a file, whose pages are cached then.
 pub fn write(path: &Path, mib: u64) -> File {
@@ -31,10 +32,11 @@ fn files(args: &[&str]) -> Done {
 }
 
 /// Up to five attempts for exact numbers of cached pages: the kernel, or the host of a virtual machine, may take back
-/// page cache at any time.
-fn with_whole_cache(attempt: impl Fn()) {
+/// page cache at any time. An attempt that waited in vain is the last but one.
+pub fn with_whole_cache(attempt: impl Fn()) {
+    let begin = Instant::now();
     let is_done = || catch_unwind(AssertUnwindSafe(&attempt)).is_ok();
-    if !(1..5).any(|_| is_done()) {
+    if !(1..5).any(|_| begin.elapsed() < TIMEOUT && is_done()) {
         attempt();
     }
 }

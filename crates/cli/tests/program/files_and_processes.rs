@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use crate::alone::Alone;
 use crate::cgroups::{Group, mounts_or_skip, put, starter_in};
+use crate::files::with_whole_cache;
 use crate::load::Load;
-use crate::record_files::{MIB, cached, counts_reads, folder};
+use crate::record_files::{MIB, cached, counted_file, counts_reads, folder};
 use crate::run::{Record, finish, finish_after, isotherm, needs_root, until};
 use crate::schemes::{log_in, swapped};
 
@@ -74,38 +75,46 @@ fn applied(log: &[Value], of_process: bool) -> u64 {
 #[test]
 fn a_process_and_a_file_are_reclaimed_together() {
     needs_root!();
-    if !counts_reads() {
-        return;
-    }
     let Some(_alone) = Alone::with_swap(128) else { return };
-    let dir = folder();
-    let path = dir.path().canonicalize().unwrap().join("data");
-    let file = cached(&path, 16);
-    let load = Load::start(32, 8);
-    let pid = load.pid().to_string();
-    let run_until_applied = |more: &[&str]| {
-        let mut command = isotherm(["reclaim", "--control", "none", "--watermarks", "none"]);
-        command.args(["--min-age", "3s", "--quota", "none", "--pid", &pid, "--file"]).arg(&path);
-        let log = tempfile::tempdir().unwrap();
-        command.arg("--log").arg(log.path().join("log")).args(more);
-        let done = finish_after(&mut command, |child| {
-            until("what is cold", || {
-                let log = log_in(log.path());
-                applied(&log, true) >= 16 * MIB && applied(&log, false) >= 14 * MIB
+    with_whole_cache(|| {
+        let Some((_dir, path, file)) = counted_file(16) else { return };
+        let load = Load::start(32, 8);
+        let pid = load.pid().to_string();
+        let bytes_cached = || {
+            let all = AddrRange::new(0, 16 * MIB);
+            let all = isotherm_linux::sys::mincore(&file, all).unwrap();
+            all.iter().filter(|cached| **cached).count() as u64 * 4096
+        };
+        let run_until_applied = |more: &[&str], is_done: &dyn Fn(&[Value]) -> bool| {
+            let mut command = isotherm(["reclaim", "--control", "none", "--watermarks", "none"]);
+            command
+                .args(["--min-age", "3s", "--quota", "none", "--pid", &pid, "--file"])
+                .arg(&path);
+            let log = tempfile::tempdir().unwrap();
+            command.arg("--log").arg(log.path().join("log")).args(more);
+            let done = finish_after(&mut command, |child| {
+                until("what is cold", || {
+                    let log = log_in(log.path());
+                    applied(&log, true) >= 16 * MIB && is_done(&log)
+                });
+                kill_process(Pid::from_child(child), Signal::INT).unwrap();
             });
-            kill_process(Pid::from_child(child), Signal::INT).unwrap();
+            assert_eq!(done.status, 0, "{}", done.err);
+            let log = log_in(log.path());
+            assert!(applied(&log, false) >= 14 * MIB, "{log:?}");
+        };
+        let assert_all_cached = || {
+            let cached = bytes_cached();
+            assert!(cached >= 15 * MIB, "{cached} bytes");
+        };
+        run_until_applied(&["--dry-run"], &|log| {
+            assert_all_cached();
+            applied(log, false) >= 14 * MIB
         });
-        assert_eq!(done.status, 0, "{}", done.err);
-    };
-    let is_cached = || {
-        let all = AddrRange::new(0, 16 * MIB);
-        let all = isotherm_linux::sys::mincore(&file, all).unwrap();
-        all.iter().filter(|cached| **cached).count() as u64 * 4096
-    };
-    run_until_applied(&["--dry-run"]);
-    assert!(is_cached() >= 15 * MIB, "{} bytes", is_cached());
-    assert_eq!(swapped(load.pid()), 0);
-    run_until_applied(&[]);
-    assert!(swapped(load.pid()) >= 16 * MIB, "{} bytes", swapped(load.pid()));
-    assert!(is_cached() <= 2 * MIB, "{} bytes", is_cached());
+        assert_all_cached();
+        // The host of a virtual machine may have a few pages paged out.
+        assert!(swapped(load.pid()) <= MIB / 4, "{} bytes", swapped(load.pid()));
+        run_until_applied(&[], &|_| bytes_cached() <= 2 * MIB);
+        assert!(swapped(load.pid()) >= 16 * MIB, "{} bytes", swapped(load.pid()));
+    });
 }

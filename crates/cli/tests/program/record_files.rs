@@ -324,6 +324,7 @@ fn windows_of_sparse_files_are_joined() {
     });
     let record = recorder.record();
     let recorded = || snapshots(&record).count();
+    cache_all();
     let joined = recorded();
     until("snapshots with larger windows", || recorded() > joined + 2);
     let s = recorder.stop().snapshots.pop().unwrap();
