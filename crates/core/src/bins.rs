@@ -307,12 +307,18 @@ pub struct Spread {
 impl Spread {
     /// Adds a window: touched pages, and page-seconds before the touch.
     pub fn add(&mut self, d: f64, e: f64) {
-        self.windows += 1.0;
-        self.d += d;
-        self.e += e;
-        self.dd += d * d;
-        self.de += d * e;
-        self.ee += e * e;
+        self.add_run(1, d, e);
+    }
+
+    /// Adds `windows` windows with these figures each.
+    pub fn add_run(&mut self, windows: usize, d: f64, e: f64) {
+        let n = windows as f64;
+        self.windows += n;
+        self.d += n * d;
+        self.e += n * e;
+        self.dd += n * d * d;
+        self.de += n * d * e;
+        self.ee += n * e * e;
     }
 
     /// Adds the sums of another spread.

@@ -1,7 +1,5 @@
 //! Counts of exposures over the windows of a region.
 
-use std::ops::Range;
-
 use super::groups::rows;
 use super::piece::Piece;
 use super::summary::{PieceSummary, PieceSums};
@@ -134,7 +132,10 @@ fn count_but(
             let whole = (first, end) == (0, piece.nr_windows());
             match piece.summary().filter(|s| whole && (sudden || s.sums.sudden_pages == 0)) {
                 Some(summary) => c.add(&summary.sums, piece, exposed, now),
-                None => c.add(&PieceSums::of(piece, first..end, sudden, t), piece, exposed, now),
+                None => {
+                    let sums = PieceSums::of(piece, &piece.runs(first..end), sudden, t);
+                    c.add(&sums, piece, exposed, now)
+                }
             }
         };
         let visible = c.visible().saturating_sub(before);
@@ -300,21 +301,22 @@ impl Counts {
 }
 
 impl PieceSums {
-    /// Sums over some windows. With `leaves_out`, sudden windows are excluded.
-    pub fn of(piece: &Piece, windows: Range<usize>, leaves_out: bool, t: &ExposureTerms) -> Self {
-        let mut s =
-            PieceSums { extended: piece.extended_in(windows.clone()), ..PieceSums::default() };
-        s.add_resident(piece, windows.clone());
+    /// Sums over some windows, see [`Piece::runs`]. With `leaves_out`, sudden windows are excluded.
+    pub fn of(piece: &Piece, runs: &[(usize, usize)], leaves_out: bool, t: &ExposureTerms) -> Self {
+        let mut s = PieceSums::default();
+        s.add_resident(piece, runs);
         let (quiet, bits) = (piece.is_quiet(), Bits::of(piece));
         let (mut d_all, mut e_all) = (0.0, 0.0);
-        for i in windows {
+        for &(i, run) in runs {
             let w = piece.window(i);
+            s.extended += piece.extended_in(i..i + 1) * run as u64;
             s.touched = s.touched.max(piece.touched(i));
             let evidence = piece.evidence(i, t);
             let (d, e) = (f64::from(evidence.d), f64::from(evidence.e));
             if e > 0.0 && !piece.huge {
-                s.all.add(d, e);
+                s.all.add_run(run, d, e);
             }
+            let (d, e) = (d * run as f64, e * run as f64);
             if piece.is_extended(i) {
                 s.presumed = (s.presumed.0 + d, s.presumed.1 + e);
             }
@@ -322,16 +324,17 @@ impl PieceSums {
             // One touch of a huge page makes all its windows look touched, so no window counts as sudden.
             if leaves_out && !quiet && !piece.huge && piece.is_sudden(i, t) {
                 let current = w.current();
-                s.sudden.add(current.d.into(), current.e.into());
-                s.sudden_pages += u64::from(w.pages);
+                s.sudden.add_run(run, current.d.into(), current.e.into());
+                s.sudden_pages += u64::from(w.pages) * run as u64;
                 continue;
             }
-            s.armed += u32::from(w.pages);
+            s.armed += u32::from(w.pages) * run as u32;
             if !quiet {
-                s.found.iter_mut().zip(w.found).for_each(|(sum, n)| *sum += u32::from(n));
+                let found = w.found.map(|n| u32::from(n) * run as u32);
+                s.found.iter_mut().zip(found).for_each(|(sum, n)| *sum += n);
                 if !piece.huge && w.pages > 0 {
                     let current = w.current();
-                    s.fresh.add(current.d.into(), current.e.into());
+                    s.fresh.add_run(run, current.d.into(), current.e.into());
                 }
             }
         }
@@ -343,10 +346,10 @@ impl PieceSums {
     }
 
     /// Counts the resident pages of some windows, and the pages among them whose accesses are invisible.
-    fn add_resident(&mut self, piece: &Piece, windows: Range<usize>) {
+    fn add_resident(&mut self, piece: &Piece, runs: &[(usize, usize)]) {
         let hides = piece.hides();
-        for i in windows {
-            let resident = u64::from(piece.resident_in(i));
+        for &(i, run) in runs {
+            let resident = u64::from(piece.resident_in(i)) * run as u64;
             self.resident += resident;
             if hides {
                 let described = u64::from(piece.window(i).reported);
@@ -365,9 +368,10 @@ impl PieceSums {
 impl PieceSummary {
     /// The summary of a piece that was touched since its last clear.
     fn of(piece: &Piece, t: &ExposureTerms) -> Self {
+        let runs = piece.runs(0..piece.nr_windows());
         PieceSummary {
-            rows: rows(piece, t),
-            sums: PieceSums::of(piece, 0..piece.nr_windows(), true, t),
+            rows: rows(piece, &runs, t),
+            sums: PieceSums::of(piece, &runs, true, t),
             recent: piece.same_recent(t.recent),
         }
     }

@@ -48,11 +48,12 @@ pub(super) fn groups(
                 row.windows,
             );
         };
-        match p.summary().filter(|_| !all) {
+        match p.summary() {
             Some(summary) => summary.rows.iter().for_each(|row| push(row, out)),
-            None => kinds(p, t).enumerate().for_each(|(w, kind)| {
-                push(&WindowRow { kind, windows: 1, end: w + 1 }, out);
-            }),
+            None => {
+                let rows = rows(p, &p.runs(0..p.nr_windows()), t);
+                rows.iter().for_each(|row| push(row, out));
+            }
         }
     };
     cover(pieces, |p| p.range, parts, areas, &mut joined);
@@ -71,11 +72,15 @@ fn calm(piece: &Piece, t: &ExposureTerms, first: MergeThresholds, now: u32) -> O
     Some(GroupKind::Seen { d: 0.0, e, reactivated: false, lately: false, touched: calm.touched })
 }
 
-/// The state of each window, independent of the present time: see [`GroupKind::at`].
-fn kinds<'a>(piece: &'a Piece, t: &'a ExposureTerms) -> impl Iterator<Item = GroupKind> + 'a {
+/// The state of each of these windows, independent of the present time: see [`GroupKind::at`].
+fn kinds<'a>(
+    piece: &'a Piece,
+    windows: impl Iterator<Item = usize> + 'a,
+    t: &'a ExposureTerms,
+) -> impl Iterator<Item = GroupKind> + 'a {
     let hidden = piece.unseen_pages();
     let unseen = if piece.is_seen() { None } else { Some(Unknown::Unseen) };
-    (0..piece.nr_windows()).map(move |i| {
+    windows.map(move |i| {
         let resident = piece.resident_in(i);
         let lost = piece.count(&hidden, i).saturating_sub(piece.window(i).reported);
         if resident == 0 {
@@ -104,13 +109,16 @@ fn kinds<'a>(piece: &'a Piece, t: &'a ExposureTerms) -> impl Iterator<Item = Gro
     })
 }
 
-/// All windows of a piece in rows of equal windows, independent of the present time: see [`GroupKind::at`].
-pub(super) fn rows(piece: &Piece, t: &ExposureTerms) -> Box<[WindowRow]> {
+/// The windows of a piece, see [`Piece::runs`], in rows of equal windows, independent of the present time: see
+/// [`GroupKind::at`].
+pub(super) fn rows(piece: &Piece, runs: &[(usize, usize)], t: &ExposureTerms) -> Box<[WindowRow]> {
     let mut rows: Vec<WindowRow> = Vec::new();
-    for (w, kind) in kinds(piece, t).enumerate() {
+    let kinds = kinds(piece, runs.iter().map(|run| run.0), t);
+    for (kind, &(first, windows)) in kinds.zip(runs) {
+        let end = first + windows;
         match rows.last_mut().filter(|row| row.kind == kind) {
-            Some(row) => (row.windows, row.end) = (row.windows + 1, w + 1),
-            None => rows.push(WindowRow { kind, windows: 1, end: w + 1 }),
+            Some(row) => (row.windows, row.end) = (row.windows + windows, end),
+            None => rows.push(WindowRow { kind, windows, end }),
         }
     }
     rows.into()

@@ -362,6 +362,45 @@ impl Piece {
         *windows == (0..self.nr_windows()) && self.windows.distinct().len() == 1
     }
 
+    /// The windows of a range as runs of windows whose figures are equal: the first window of each run, and their
+    /// number.
+    pub fn runs(&self, windows: Range<usize>) -> Vec<(usize, usize)> {
+        if self.is_one(&windows) && self.is_even() {
+            return vec![(0, windows.len())];
+        }
+        let differ = !self.hidden.is_empty();
+        let state = |i: usize| (self.resident_in(i), self.touched(i), self.is_found(i));
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        let mut of_last = None;
+        for i in windows {
+            let own = state(i);
+            match runs.last_mut() {
+                Some((first, run))
+                    if !differ
+                        && of_last == Some(own)
+                        && self.windows[*first].shows_the_same(&self.windows[i]) =>
+                {
+                    *run += 1;
+                }
+                _ => runs.push((i, 1)),
+            }
+            of_last = Some(own);
+        }
+        runs
+    }
+
+    /// Whether all windows are whole, resident and visible, and either all or none of their pages are young, and found
+    /// touched.
+    fn is_even(&self) -> bool {
+        let is_even = |mask: &CompactMask| mask.is_empty() || *mask == self.resident;
+        let AddrRange { start, end } = self.range;
+        self.hidden.is_empty()
+            && [start, end].iter().all(|at| at.is_multiple_of(self.size))
+            && self.resident() == self.span()
+            && is_even(&self.young)
+            && is_even(&self.found)
+    }
+
     /// The pages of a window, as indices in the block.
     fn pages_of(&self, i: usize) -> (usize, usize) {
         self.pages(self.window_range(i))

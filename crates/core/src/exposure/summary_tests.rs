@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::super::summary::PieceSums;
 use super::super::timing::Moment;
 use super::super::view::ViewBasis;
 use super::*;
@@ -126,5 +127,44 @@ fn kept_summaries_equal_computed_ones() {
         let changes = anew.0.pieces.iter_mut();
         changes.for_each(|p| p.rebase(0));
         assert_eq!(kept.regions(ms + 100), anew.regions(ms + 100), "at {ms}");
+    }
+}
+
+/// Windows with equal figures are counted at once.
+#[test]
+fn runs_of_equal_windows_count_as_each_of_them() {
+    let mut seen = Seen::new();
+    seen.read(1_250, |n| if n == 7 { PageMask::span(0, 100) } else { all() });
+    let pieces = &mut seen.0.pieces;
+    (0..8).for_each(|n| pieces[n].extend(20.0, at(2_000).at, Some(1_500)));
+    (4..12).for_each(|n| pieces[n].suspect(900));
+    for (n, piece) in pieces.iter().enumerate() {
+        let windows = 0..piece.nr_windows();
+        let runs = piece.runs(windows.clone());
+        match n {
+            // Pages were still young in the first windows, then in a part of one.
+            7 => assert_eq!(runs, [(0, 7), (7, 9), (16, 16)]),
+            // A half was found touched earlier than the other one.
+            _ if n % 2 == 1 => assert_eq!(runs, [(0, 16), (16, 16)], "{n}"),
+            _ => assert_eq!(runs, [(0, 32)], "{n}"),
+        }
+        for leaves_out in [false, true] {
+            let of = |runs: &[_]| PieceSums::of(piece, runs, leaves_out, &TERMS);
+            let (at_once, each) = (of(&runs), windows.clone().map(|i| of(&[(i, 1)])));
+            let sum = each.reduce(|mut a, b| {
+                a.resident += b.resident;
+                a.extended += b.extended;
+                a.presumed = (a.presumed.0 + b.presumed.0, a.presumed.1 + b.presumed.1);
+                a.touched = a.touched.max(b.touched);
+                a.armed += b.armed;
+                a.found.iter_mut().zip(b.found).for_each(|(a, b)| *a += b);
+                a.sudden_pages += b.sudden_pages;
+                a.all.join(&b.all);
+                a.fresh.join(&b.fresh);
+                a.sudden.join(&b.sudden);
+                a
+            });
+            assert_eq!(format!("{at_once:?}"), format!("{:?}", sum.unwrap()), "{n}");
+        }
     }
 }

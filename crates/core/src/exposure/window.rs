@@ -89,6 +89,12 @@ impl Window {
         }
     }
 
+    /// Whether both windows have the same evidence. Times of touches and of heat may differ.
+    pub fn shows_the_same(&self, o: &Window) -> bool {
+        let Window { touched, kept, level, .. } = *self;
+        *self == Window { touched, kept, level, ..*o }
+    }
+
     /// The evidence of an exposure of `seconds` without a touch.
     pub fn idle_for(&self, seconds: f64) -> Evidence {
         Evidence { d: 0.0, e: f32::from(self.pages) * seconds as f32 }
