@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use isotherm::reading::PlayedRecord;
 use isotherm::schemes::TARGETS;
 use isotherm::whatif::figures;
@@ -31,10 +31,18 @@ pub fn run(o: WhatIf) -> Result<ExitCode> {
     let what_if = figures(record.title(), span, prices, effects);
     let refused =
         what_if.settings.iter().filter_map(|row| Some((&row.name, row.refused.as_ref()?)));
-    if output.form().is_picture() {
-        refused.clone().for_each(|(name, why)| warn!("{name} is not in the picture: {why}"));
+    let has_figures = refused.clone().count() < what_if.settings.len();
+    if let Some(path) = output.path().filter(|_| !has_figures) {
+        let whys: Vec<String> = refused.map(|(name, why)| format!("{name}: {why}")).collect();
+        bail!(
+            "{} is not written, because no setting has figures: {}",
+            path.display(),
+            whys.join("; ")
+        );
     }
-    let has_figures = refused.count() < what_if.settings.len();
+    if output.form().is_picture() {
+        refused.for_each(|(name, why)| warn!("{name} is not in the picture: {why}"));
+    }
     let code = output.write(&what_if, || what_if_text(&what_if), || what_if_picture(&what_if))?;
     Ok(if has_figures { code } else { ExitCode::FAILURE })
 }

@@ -136,6 +136,13 @@ fn unplayable_records_are_refused_with_a_reason() {
     let text = run_in(dir.path(), &["whatif", "old.rec", "--min-age", "10s"]);
     assert_eq!((text.status, text.err.as_str()), (1, ""), "no setting has figures");
     assert!(!text.text().contains("saved:"), "{}", text.text());
+    for more in [&["-o", "none.png"][..], &["-o", "none.json", "--json"]] {
+        let done = run_in(dir.path(), &[&["whatif", "old.rec", "--min-age", "10s"], more].concat());
+        assert_eq!(done.status, 1, "{more:?}");
+        let said = "is not written, because no setting has figures: min-age 10 s: the record has no idle ages";
+        assert!(done.err.contains(said), "{}", done.err);
+        assert!(!dir.path().join(more[1]).exists(), "{more:?}");
+    }
     let picture = ["whatif", "--min-age", "10min", "--min-age", "10s", "-o", "one.png"];
     let done = run_in(dir.path(), &picture);
     assert_eq!(done.status, 0, "{}", done.err);

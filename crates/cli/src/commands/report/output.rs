@@ -65,6 +65,11 @@ impl<'a> Output<'a> {
         self.form
     }
 
+    /// The file to write; `None` for standard output.
+    pub fn path(&self) -> Option<&Path> {
+        self.path
+    }
+
     /// Writes figures in the chosen format.
     pub fn write(
         &self,
