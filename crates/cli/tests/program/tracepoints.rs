@@ -70,10 +70,11 @@ fn each_region_of_each_snapshot_is_reported() {
     let load = Load::start(32, 8);
     let pid = load.pid().to_string();
     let mut recorder = Recorder::recording(&["--pid", &pid]);
-    until("tracing", || trace.lines().iter().filter(|line| line[0] == pid).count() > 200);
+    let of_load = |lines: Vec<Vec<String>>| -> Vec<Vec<String>> {
+        lines.into_iter().filter(|line| line[0] == pid).collect()
+    };
+    until("tracing", || of_load(trace.lines()).len() > 200);
     let record = recorder.stop();
-    let traced: Vec<Vec<String>> = trace.finish().into_iter().filter(|l| l[0] == pid).collect();
-    // Tracing may have begun in the middle of a snapshot.
     let of = |t: &isotherm_core::TargetView| -> Vec<Vec<String>> {
         let line = |r: &isotherm_core::RegionView| {
             let age = r.age.as_millis().try_into().unwrap();
@@ -84,6 +85,10 @@ fn each_region_of_each_snapshot_is_reported() {
     };
     let reported: Vec<Vec<String>> =
         record.snapshots.iter().flat_map(|s| &s.targets).flat_map(of).collect();
+    // The tracer prints what it has received, and drops the rest at its end.
+    until("the last region", || of_load(trace.lines()).last() == reported.last());
+    let traced = of_load(trace.finish());
+    // Tracing may have begun in the middle of a snapshot.
     assert!(reported.ends_with(&traced), "{} traced, {} told", traced.len(), reported.len());
     let most = record.snapshots.iter().map(|s| s.nr_regions()).max().unwrap();
     assert!(traced.len() > most, "more than one snapshot was traced");
