@@ -368,25 +368,13 @@ impl Piece {
         if self.is_one(&windows) && self.is_even() {
             return vec![(0, windows.len())];
         }
-        let differ = !self.hidden.is_empty();
-        let state = |i: usize| (self.resident_in(i), self.touched(i), self.is_found(i));
-        let mut runs: Vec<(usize, usize)> = Vec::new();
-        let mut of_last = None;
-        for i in windows {
-            let own = state(i);
-            match runs.last_mut() {
-                Some((first, run))
-                    if !differ
-                        && of_last == Some(own)
-                        && self.windows[*first].shows_the_same(&self.windows[i]) =>
-                {
-                    *run += 1;
-                }
-                _ => runs.push((i, 1)),
-            }
-            of_last = Some(own);
-        }
-        runs
+        let is_visible = self.hidden.is_empty();
+        let state = |i: usize| (i, (self.resident_in(i), self.touched(i), self.is_found(i)));
+        let states: Vec<_> = windows.map(state).collect();
+        let runs = states.chunk_by(|(i, one), (k, other)| {
+            is_visible && one == other && self.windows[*i].shows_the_same(&self.windows[*k])
+        });
+        runs.map(|run| (run[0].0, run.len())).collect()
     }
 
     /// Whether all windows are whole, resident and visible, and either all or none of their pages are young, and found

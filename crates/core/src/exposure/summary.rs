@@ -15,7 +15,7 @@ pub(super) struct PieceSummary {
     pub rows: Box<[WindowRow]>,
     /// sums over all windows
     pub sums: PieceSums,
-    /// The summary is valid while [`ExposureTerms::recent`] is in this range.
+    /// The summary is valid while [`recent`](super::timing::ExposureTerms::recent) is in this range.
     pub recent: Range<u32>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use isotherm_core::{Mapping, MappingKind};
+use isotherm_core::{Mapping, MappingKind, is_shared_memory};
 use isotherm_linux::numa::{Node, NumaError, WeightFiles, WeightSetting, nodes};
 use isotherm_mm::mempolicy::{NodeWeights, bandwidth_of, weights_from_bandwidth};
 
@@ -148,8 +148,7 @@ pub fn text(weights: &NodeWeights) -> String {
 /// It does not for the first stack, which the kernel moves after its first use, nor for shared memory, whose
 /// page index starts at the inode number.
 pub fn is_by_address(m: &Mapping) -> bool {
-    matches!(m.kind, MappingKind::Anonymous | MappingKind::Heap)
-        && !m.name.starts_with("[anon_shmem")
+    matches!(m.kind, MappingKind::Anonymous | MappingKind::Heap) && !is_shared_memory(&m.name)
 }
 
 #[cfg(test)]
