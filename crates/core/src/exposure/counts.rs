@@ -1,5 +1,7 @@
 //! Counts of exposures over the windows of a region.
 
+use std::ops::Range;
+
 use super::groups::rows;
 use super::piece::Piece;
 use super::summary::{PieceSummary, PieceSums};
@@ -302,21 +304,22 @@ impl Counts {
 
 impl PieceSums {
     /// Sums over some windows, see [`Piece::runs`]. With `leaves_out`, sudden windows are excluded.
-    pub fn of(piece: &Piece, runs: &[(usize, usize)], leaves_out: bool, t: &ExposureTerms) -> Self {
+    pub fn of(piece: &Piece, runs: &[Range<usize>], leaves_out: bool, t: &ExposureTerms) -> Self {
         let mut s = PieceSums::default();
         s.add_resident(piece, runs);
         let (quiet, bits) = (piece.is_quiet(), Bits::of(piece));
         let (mut d_all, mut e_all) = (0.0, 0.0);
-        for &(i, run) in runs {
+        for run in runs {
+            let (i, n) = (run.start, run.len());
             let w = piece.window(i);
-            s.extended += piece.extended_in(i..i + 1) * run as u64;
+            s.extended += piece.extended_in(i..i + 1) * n as u64;
             s.touched = s.touched.max(piece.touched(i));
             let evidence = piece.evidence(i, t);
             let (d, e) = (f64::from(evidence.d), f64::from(evidence.e));
             if e > 0.0 && !piece.huge {
-                s.all.add_run(run, d, e);
+                s.all.add_run(n, d, e);
             }
-            let (d, e) = (d * run as f64, e * run as f64);
+            let (d, e) = (d * n as f64, e * n as f64);
             if piece.is_extended(i) {
                 s.presumed = (s.presumed.0 + d, s.presumed.1 + e);
             }
@@ -324,17 +327,17 @@ impl PieceSums {
             // One touch of a huge page makes all its windows look touched, so no window counts as sudden.
             if leaves_out && !quiet && !piece.huge && piece.is_sudden(i, t) {
                 let current = w.current();
-                s.sudden.add_run(run, current.d.into(), current.e.into());
-                s.sudden_pages += u64::from(w.pages) * run as u64;
+                s.sudden.add_run(n, current.d.into(), current.e.into());
+                s.sudden_pages += u64::from(w.pages) * n as u64;
                 continue;
             }
-            s.armed += u32::from(w.pages) * run as u32;
+            s.armed += u32::from(w.pages) * n as u32;
             if !quiet {
-                let found = w.found.map(|n| u32::from(n) * run as u32);
-                s.found.iter_mut().zip(found).for_each(|(sum, n)| *sum += n);
+                let found = w.found.map(|pages| u32::from(pages) * n as u32);
+                s.found.iter_mut().zip(found).for_each(|(sum, pages)| *sum += pages);
                 if !piece.huge && w.pages > 0 {
                     let current = w.current();
-                    s.fresh.add_run(run, current.d.into(), current.e.into());
+                    s.fresh.add_run(n, current.d.into(), current.e.into());
                 }
             }
         }
@@ -346,10 +349,11 @@ impl PieceSums {
     }
 
     /// Counts the resident pages of some windows, and the pages among them whose accesses are invisible.
-    fn add_resident(&mut self, piece: &Piece, runs: &[(usize, usize)]) {
+    fn add_resident(&mut self, piece: &Piece, runs: &[Range<usize>]) {
         let hides = piece.hides();
-        for &(i, run) in runs {
-            let resident = u64::from(piece.resident_in(i)) * run as u64;
+        for run in runs {
+            let i = run.start;
+            let resident = u64::from(piece.resident_in(i)) * run.len() as u64;
             self.resident += resident;
             if hides {
                 let described = u64::from(piece.window(i).reported);

@@ -1,5 +1,7 @@
 //! Groups of adjacent windows that the data cannot distinguish.
 
+use std::ops::Range;
+
 use super::piece::Piece;
 use super::summary::WindowRow;
 use super::timing::ExposureTerms;
@@ -111,11 +113,11 @@ fn kinds<'a>(
 
 /// The windows of a piece, see [`Piece::runs`], in rows of equal windows, independent of the present time: see
 /// [`GroupKind::at`].
-pub(super) fn rows(piece: &Piece, runs: &[(usize, usize)], t: &ExposureTerms) -> Box<[WindowRow]> {
+pub(super) fn rows(piece: &Piece, runs: &[Range<usize>], t: &ExposureTerms) -> Box<[WindowRow]> {
     let mut rows: Vec<WindowRow> = Vec::new();
-    let kinds = kinds(piece, runs.iter().map(|run| run.0), t);
-    for (kind, &(first, windows)) in kinds.zip(runs) {
-        let end = first + windows;
+    let kinds = kinds(piece, runs.iter().map(|run| run.start), t);
+    for (kind, run) in kinds.zip(runs) {
+        let (windows, end) = (run.len(), run.end);
         match rows.last_mut().filter(|row| row.kind == kind) {
             Some(row) => (row.windows, row.end) = (row.windows + windows, end),
             None => rows.push(WindowRow { kind, windows, end }),

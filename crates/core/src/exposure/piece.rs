@@ -362,11 +362,10 @@ impl Piece {
         *windows == (0..self.nr_windows()) && self.windows.distinct().len() == 1
     }
 
-    /// The windows of a range as runs of windows whose figures are equal: the first window of each run, and their
-    /// number.
-    pub fn runs(&self, windows: Range<usize>) -> Vec<(usize, usize)> {
+    /// The windows of a range in runs of windows with equal figures. A run is not empty.
+    pub fn runs(&self, windows: Range<usize>) -> Vec<Range<usize>> {
         if self.is_one(&windows) && self.is_even() {
-            return vec![(0, windows.len())];
+            return vec![windows];
         }
         let is_visible = self.hidden.is_empty();
         let state = |i: usize| (i, (self.resident_in(i), self.touched(i), self.is_found(i)));
@@ -374,19 +373,19 @@ impl Piece {
         let runs = states.chunk_by(|(i, one), (k, other)| {
             is_visible && one == other && self.windows[*i].shows_the_same(&self.windows[*k])
         });
-        runs.map(|run| (run[0].0, run.len())).collect()
+        runs.map(|run| run[0].0..run[0].0 + run.len()).collect()
     }
 
     /// Whether all windows are whole, resident and visible, and either all or none of their pages are young, and found
     /// touched.
     fn is_even(&self) -> bool {
-        let is_even = |mask: &CompactMask| mask.is_empty() || *mask == self.resident;
+        let all_or_none = |mask: &CompactMask| mask.is_empty() || *mask == self.resident;
         let AddrRange { start, end } = self.range;
         self.hidden.is_empty()
             && [start, end].iter().all(|at| at.is_multiple_of(self.size))
             && self.resident() == self.span()
-            && is_even(&self.young)
-            && is_even(&self.found)
+            && all_or_none(&self.young)
+            && all_or_none(&self.found)
     }
 
     /// The pages of a window, as indices in the block.

@@ -143,14 +143,14 @@ fn runs_of_equal_windows_count_as_each_of_them() {
         let runs = piece.runs(windows.clone());
         match n {
             // Pages were still young in the first windows, then in a part of one.
-            7 => assert_eq!(runs, [(0, 7), (7, 9), (16, 16)]),
+            7 => assert_eq!(runs, [0..7, 7..16, 16..32]),
             // A half was found touched earlier than the other one.
-            _ if n % 2 == 1 => assert_eq!(runs, [(0, 16), (16, 16)], "{n}"),
-            _ => assert_eq!(runs, [(0, 32)], "{n}"),
+            _ if n % 2 == 1 => assert_eq!(runs, [0..16, 16..32], "{n}"),
+            _ => assert_eq!(runs, [windows.clone()], "{n}"),
         }
         for leaves_out in [false, true] {
-            let of = |runs: &[_]| PieceSums::of(piece, runs, leaves_out, &TERMS);
-            let (at_once, each) = (of(&runs), windows.clone().map(|i| of(&[(i, 1)])));
+            let of = |runs: &[Range<usize>]| PieceSums::of(piece, runs, leaves_out, &TERMS);
+            let (at_once, each) = (of(&runs), windows.clone().map(|i| of(&[i..i + 1])));
             let sum = each.reduce(|mut a, b| {
                 a.resident += b.resident;
                 a.extended += b.extended;
