@@ -35,7 +35,7 @@ impl Finished {
         }
         match status.code() {
             Some(0..=2) => None,
-            // A command that runs another one exits so.
+            // `isotherm` exits like this if the command that it runs ends by the signal, as shells do.
             Some(code) if self.interrupted && code == 128 + Signal::INT.as_raw() => None,
             Some(code) => Some(format!("exit status {code}: {}", last(&self.err))),
             None if self.interrupted && status.signal() == Some(Signal::INT.as_raw()) => None,

@@ -27,7 +27,7 @@ const SIZE: u64 = 32;
 const HOT: Range<u64> = 8..16;
 
 /// MiB of a part that are in the cache.
-fn resident(file: &File, mib: Range<u64>) -> f64 {
+pub fn resident(file: &File, mib: Range<u64>) -> f64 {
     let part = AddrRange::new(mib.start * MIB, mib.end * MIB);
     let cached = mincore(file, part).unwrap().iter().filter(|cached| **cached).count();
     (cached as u64 * PAGE) as f64 / MIB as f64

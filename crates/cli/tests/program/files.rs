@@ -32,7 +32,7 @@ fn files(args: &[&str]) -> Done {
 }
 
 /// Up to five attempts for exact numbers of cached pages: the kernel, or the host of a virtual machine, may take back
-/// page cache at any time. An attempt that waited in vain is the last but one.
+/// page cache at any time. After [`TIMEOUT`], only one more attempt follows.
 pub fn with_whole_cache(attempt: impl Fn()) {
     let begin = Instant::now();
     let is_done = || catch_unwind(AssertUnwindSafe(&attempt)).is_ok();

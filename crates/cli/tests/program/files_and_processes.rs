@@ -2,11 +2,11 @@
 
 use std::os::unix::fs::FileExt;
 
-use isotherm_core::AddrRange;
 use rustix::fs::{Advice, fadvise};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::act_files::resident;
 use crate::alone::Alone;
 use crate::cgroups::{Group, mounts_or_skip, put, starter_in};
 use crate::files::with_whole_cache;
@@ -80,11 +80,7 @@ fn a_process_and_a_file_are_reclaimed_together() {
         let Some((_dir, path, file)) = counted_file(16) else { return };
         let load = Load::start(32, 8);
         let pid = load.pid().to_string();
-        let bytes_cached = || {
-            let all = AddrRange::new(0, 16 * MIB);
-            let all = isotherm_linux::sys::mincore(&file, all).unwrap();
-            all.iter().filter(|cached| **cached).count() as u64 * 4096
-        };
+        let mib_cached = || resident(&file, 0..16);
         let run_until_applied = |more: &[&str], is_done: &dyn Fn(&[Value]) -> bool| {
             let mut command = isotherm(["reclaim", "--control", "none", "--watermarks", "none"]);
             command
@@ -104,8 +100,7 @@ fn a_process_and_a_file_are_reclaimed_together() {
             assert!(applied(&log, false) >= 14 * MIB, "{log:?}");
         };
         let assert_all_cached = || {
-            let cached = bytes_cached();
-            assert!(cached >= 15 * MIB, "{cached} bytes");
+            assert!(mib_cached() >= 15.0, "{} MiB", mib_cached());
         };
         run_until_applied(&["--dry-run"], &|log| {
             assert_all_cached();
@@ -114,7 +109,7 @@ fn a_process_and_a_file_are_reclaimed_together() {
         assert_all_cached();
         // The host of a virtual machine may have a few pages paged out.
         assert!(swapped(load.pid()) <= MIB / 4, "{} bytes", swapped(load.pid()));
-        run_until_applied(&[], &|_| bytes_cached() <= 2 * MIB);
+        run_until_applied(&[], &|_| mib_cached() <= 2.0);
         assert!(swapped(load.pid()) >= 16 * MIB, "{} bytes", swapped(load.pid()));
     });
 }
