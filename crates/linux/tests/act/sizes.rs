@@ -32,7 +32,14 @@ fn huge_pages_are_made_of_used_memory() {
     let one = apply(&mut ops, Work { budget, ..work(&Action::HugePage, target, blocks) });
     assert_eq!(pages(one)[..2], [512, 512], "{one:?}");
     assert_eq!(huge(&mut ops, target, blocks), 1);
-    let done = apply(&mut ops, work(&Action::HugePage, target, blocks));
+    // The fewest touched pages that suffice. They are touched again if a monitor of the host has cleared one meanwhile.
+    let mut done = apply(&mut ops, work(&Action::HugePage, target, blocks));
+    for _ in 0..5 {
+        if done.tried == 0 {
+            process.touch(block(2, 448));
+            done = apply(&mut ops, work(&Action::HugePage, target, blocks));
+        }
+    }
     assert_eq!(pages(done), [512, 512, 4 * 512], "{done:?}");
     assert_eq!(huge(&mut ops, target, blocks), 2);
     // Touches before the wait count as well: 440 pages, and 72 others.
