@@ -6,8 +6,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use isotherm_core::{AddrRange, Applied, Budget, Failure, PAGE_SIZE};
-use isotherm_linux::page_cache::FileAction;
+use isotherm_core::{AddrRange, Applied, Budget, Failure, Nanos, PAGE_SIZE};
+use isotherm_linux::page_cache::{FileAction, LockedParts};
 use isotherm_linux::sys::{cachestat, mincore};
 use rustix::fs::{Advice, fadvise};
 use tempfile::TempDir;
@@ -35,6 +35,13 @@ fn cached(dir: &TempDir) -> Option<File> {
 
 fn folder() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// Reads the file so that each page has a folio of its own.
+fn read_by_page(file: &File) {
+    FileAction::Drop.apply(file, ALL, NO_LIMIT).unwrap();
+    fadvise(file, 0, None, Advice::Random).unwrap();
+    (0..PAGES).for_each(|page| _ = file.read_at(&mut [0], page * PAGE_SIZE).unwrap());
 }
 
 fn resident(file: &File) -> u64 {
@@ -78,10 +85,8 @@ fn clean_pages_are_dropped_and_read_back() {
 fn dirty_pages_stay_and_are_not_written() {
     let dir = folder();
     let Some(file) = cached(&dir) else { return };
-    // Small folios: a dirty page makes its folio dirty.
-    FileAction::Drop.apply(&file, ALL, NO_LIMIT).unwrap();
-    fadvise(&file, 0, None, Advice::Random).unwrap();
-    (0..PAGES).for_each(|page| _ = file.read_at(&mut [0], page * PAGE_SIZE).unwrap());
+    // A dirty page makes its folio dirty.
+    read_by_page(&file);
     for page in [3, 700, 701] {
         file.write_all_at(&[2], page * PAGE_SIZE).unwrap();
     }
@@ -99,10 +104,8 @@ fn dirty_pages_stay_and_are_not_written() {
 fn budgets_are_kept() {
     let dir = folder();
     let Some(file) = cached(&dir) else { return };
-    // Small folios: a large one is dropped as a whole or not at all.
-    FileAction::Drop.apply(&file, ALL, NO_LIMIT).unwrap();
-    fadvise(&file, 0, None, Advice::Random).unwrap();
-    (0..PAGES).for_each(|page| _ = file.read_at(&mut [0], page * PAGE_SIZE).unwrap());
+    // A large folio is dropped as a whole or not at all.
+    read_by_page(&file);
     let budget = Budget { bytes: 5 * MIB + 3 * PAGE_SIZE, time: Duration::MAX };
     let done = FileAction::Drop.apply(&file, ALL, budget).unwrap();
     assert_bytes(done, [budget.bytes, budget.bytes, 0]);
@@ -139,4 +142,46 @@ fn protected_pages_are_active() {
         grown = grown.max(active().saturating_sub(before));
     }
     assert!(grown >= 14 * MIB, "{grown}");
+}
+
+/// Locked pages stay although the kernel is told to drop them, up to the limit and until a minute has passed.
+#[test]
+fn locked_parts_stay_in_the_cache() {
+    let dir = folder();
+    let Some(file) = cached(&dir) else { return };
+    let key = (0, 1, 0);
+    let at = |seconds: u64| Nanos(seconds * 1_000_000_000);
+    let drop_all = || FileAction::Drop.apply(&file, ALL, NO_LIMIT).unwrap();
+    let is_near = |bytes: u64, expected: u64| bytes.abs_diff(expected) <= EVICTED * PAGE_SIZE;
+    // A large folio of which a part is locked stays as a whole.
+    read_by_page(&file);
+    let mut locked = LockedParts::default();
+    // From the middle of a step on.
+    let part = AddrRange::new(3 * MIB, 9 * MIB);
+    if let Err(e) = locked.lock((key, &file), part, 16 * MIB, at(0)) {
+        eprintln!("skipped: the kernel does not lock memory of this process: {e}");
+        assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none());
+        return;
+    }
+    assert!(is_near(locked.bytes(), 6 * MIB));
+    drop_all();
+    assert!(is_near(resident(&file) * PAGE_SIZE, locked.bytes()));
+    // Again, and with a part that overlaps it: no page counts twice, and absent pages are not read.
+    locked.lock((key, &file), part, 16 * MIB, at(30)).unwrap();
+    locked.lock((key, &file), AddrRange::new(8 * MIB, 12 * MIB), 16 * MIB, at(30)).unwrap();
+    assert!(is_near(locked.bytes(), 6 * MIB), "{}", locked.bytes());
+    assert!(is_near(resident(&file) * PAGE_SIZE, 6 * MIB));
+    locked.unlock_old(at(89));
+    assert!(is_near(locked.bytes(), 6 * MIB));
+    locked.unlock_old(at(90));
+    assert_eq!(locked.bytes(), 0);
+    drop_all();
+    assert!(is_near(resident(&file) * PAGE_SIZE, 0));
+    // No more than the limit.
+    read_by_page(&file);
+    locked.lock((key, &file), ALL, 5 * MIB, at(100)).unwrap();
+    assert!(is_near(locked.bytes(), 4 * MIB), "whole steps only: {}", locked.bytes());
+    drop(locked);
+    drop_all();
+    assert!(is_near(resident(&file) * PAGE_SIZE, 0));
 }

@@ -71,6 +71,7 @@ pub fn watch(
         reading: files,
         writing: files && live.targets.may_be_strangers(),
         frames: ready.requires_frames(),
+        ..KeptCapabilities::default()
     })
     .context("cannot give up capabilities")?;
     announce(&server);

@@ -182,14 +182,14 @@ fn parts_that_are_seldom_read_stay() {
     });
 }
 
-/// What was read until it left the memory is read ahead, and what is read is protected.
+/// What was read until it left the memory is read ahead.
 #[test]
-fn hot_parts_of_a_file_are_protected_and_read_back() {
+fn hot_parts_of_a_file_are_read_back() {
     needs_root!();
     let Some((dir, path, file)) = counted_file(SIZE) else { return };
     let ended = AtomicBool::new(false);
-    let lines = ["4K max 1Hz max min max protect", "4K max 1Hz max 1s max prefetch"];
-    let mut command = act(&dir, &path, &lines, &["--duration", "25s"]);
+    let prefetch = "4K max 1Hz max 1s max prefetch";
+    let mut command = act(&dir, &path, &[prefetch], &["--duration", "25s"]);
     let out = std::thread::scope(|scope| {
         let end = EndOnDrop(&ended);
         let running = scope.spawn(|| finish(&mut command));
@@ -205,11 +205,47 @@ fn hot_parts_of_a_file_are_protected_and_read_back() {
     });
     assert_eq!(out.status, 0, "{}", out.err);
     let table = out.json();
-    for name in ["lru_prio", "willneed"] {
-        let applied = of_scheme(&table, name)["applied"]["bytes"].as_u64().unwrap();
-        // As much may be absent above.
-        assert!(applied as f64 / MIB as f64 >= 8.0 - EVICTED, "{name}: {table}");
-    }
+    let applied = of_scheme(&table, "willneed")["applied"]["bytes"].as_u64().unwrap();
+    // As much may be absent above.
+    assert!(applied as f64 / MIB as f64 >= 8.0 - EVICTED, "{table}");
+}
+
+/// Bytes in mappings of a process that are locked.
+fn locked_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmLck:")?.trim().split(' ').next());
+    kib.map_or(0, |kib| kib.parse::<u64>().unwrap() << 10)
+}
+
+/// What is read stays in memory although the kernel is told to drop it, until isotherm ends.
+#[test]
+fn hot_parts_of_a_file_are_protected() {
+    needs_root!();
+    with_whole_cache(|| {
+        let Some((dir, path, file)) = counted_file(SIZE) else { return };
+        let ended = AtomicBool::new(false);
+        let protect = "4K max 1Hz max min max protect";
+        let mut command = act(&dir, &path, &[protect], &["--duration", "300s"]);
+        let out = std::thread::scope(|scope| {
+            let end = EndOnDrop(&ended);
+            scope.spawn(|| read_hot(&file, &ended));
+            finish_after(&mut command, |run| {
+                until("the hot part is locked", || locked_bytes(run.id()) >= 8 * MIB);
+                drop(end);
+                std::thread::sleep(Duration::from_millis(100));
+                fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+                assert!(resident(&file, HOT) >= 8.0 - EVICTED);
+                assert!(resident(&file, 0..SIZE) <= SIZE as f64 / 2.0 + EVICTED);
+                kill_process(Pid::from_child(run), Signal::INT).unwrap();
+            })
+        });
+        assert_eq!(out.status, 0, "{}", out.err);
+        let table = out.json();
+        let applied = of_scheme(&table, "lru_prio")["applied"]["bytes"].as_u64().unwrap();
+        assert!(applied as f64 / MIB as f64 >= 8.0 - EVICTED, "{table}");
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        assert!(resident(&file, 0..SIZE) < 1.0);
+    });
 }
 
 /// A scheme that drops the cold parts, 4 MiB in each 5 s, while the machine has so much free memory.

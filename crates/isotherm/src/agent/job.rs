@@ -60,7 +60,7 @@ pub fn run(
     let metrics = MetricsExporter::open(o.metrics.as_ref(), o.metrics_every)?;
     let agent = Agent::open(Some(&o.lake), false)?;
     let (files, frames) = (ready.requires_files(), ready.requires_frames());
-    let kept = KeptCapabilities { reading: files, writing: true, frames };
+    let kept = KeptCapabilities { reading: files, writing: true, frames, locking: false };
     sys::drop_privileges(kept).map_err(AgentError::Privileges)?;
     let _ = follower.news();
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);

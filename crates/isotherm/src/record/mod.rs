@@ -491,6 +491,7 @@ impl Privileges {
                 reading: self.files,
                 writing,
                 frames: self.frames,
+                ..KeptCapabilities::default()
             })
             .map_err(RecordError::Privileges)?;
             self.writing = Some(writing);

@@ -141,7 +141,7 @@ pub fn run(o: KernelReclaim) -> Result<ReclaimOutput, ServiceError> {
     if let Some(why) = excluded_text(reclaimer.spared()) {
         warn!("{why}");
     }
-    sys::drop_privileges(KeptCapabilities { reading: true, writing: false, frames: false })?;
+    sys::drop_privileges(KeptCapabilities { reading: true, ..KeptCapabilities::default() })?;
     let (begin, done) = (sys::monotonic(), ReclaimTotals::default());
     let mut service = Service { reclaimer, control, done, begin, paused: false, dry };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));

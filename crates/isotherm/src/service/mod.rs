@@ -189,6 +189,7 @@ pub fn act<T>(
             || metrics.writes()
             || agent.writes(),
         frames: required.frames || looks.requires_frames(),
+        locking: o.files.is_some(),
     };
     sys::drop_privileges(kept)?;
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);

@@ -13,7 +13,7 @@ use super::OVERLAYFS;
 use crate::sys::{CacheStat, Stopwatch, access_mapped, cachestat};
 
 /// Size of a step, and the alignment of its end: no folio of the page cache is larger.
-const STEP_BYTES: u64 = 2 << 20;
+pub(super) const STEP_BYTES: u64 = 2 << 20;
 
 /// Read-ahead of a device that does not report it: the kernel's default.
 const READ_AHEAD: u64 = 128 << 10;
@@ -200,7 +200,7 @@ fn is_clean(stat: &CacheStat, _: u64) -> Option<bool> {
 }
 
 /// Whether all pages are in the cache; `None`: some are.
-fn is_cached(stat: &CacheStat, pages: u64) -> Option<bool> {
+pub(super) fn is_cached(stat: &CacheStat, pages: u64) -> Option<bool> {
     match stat.cached {
         0 => Some(false),
         cached => (cached >= pages).then_some(true),
@@ -208,7 +208,7 @@ fn is_cached(stat: &CacheStat, pages: u64) -> Option<bool> {
 }
 
 /// Finds the parts for which `is` is true, by halving the part.
-fn find_runs(
+pub(super) fn find_runs(
     file: &File,
     part: AddrRange,
     is: &impl Fn(&CacheStat, u64) -> Option<bool>,

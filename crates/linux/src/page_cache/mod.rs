@@ -8,6 +8,7 @@ mod act;
 mod directories;
 mod error;
 mod holders;
+mod locked;
 mod of_file;
 mod reader;
 mod reads;
@@ -16,6 +17,7 @@ pub use act::FileAction;
 pub use directories::Directories;
 pub use error::PageCacheError;
 pub use holders::{FileUser, MappedPart};
+pub use locked::LockedParts;
 pub use of_file::{Cached, cached};
 pub use reader::{
     CachedFile, CachedRange, CountedFiles, FileKey, ListCursor, ListStep, Listing, PageCache,

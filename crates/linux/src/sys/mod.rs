@@ -24,7 +24,7 @@ mod touch;
 mod transient;
 
 pub use arena::{Arena, ArenaKind};
-pub use cached::{CacheStat, access_mapped, cachestat, mincore};
+pub use cached::{CacheStat, LockedMapping, access_mapped, cachestat, mincore};
 pub use clock::{CpuLaps, Stopwatch, monotonic, own_cpu, process_cpu, thread_cpu};
 pub use cpus::{online_cpu_list, online_cpus};
 pub use descriptor_limit::descriptor_limit;

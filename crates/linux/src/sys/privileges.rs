@@ -27,6 +27,8 @@ pub struct KeptCapabilities {
     /// the one to see page frames (`CAP_SYS_ADMIN`): a `pagemap` hides them from a process that opens it
     /// without this, and each child and each `exec` has a new `pagemap`
     pub frames: bool,
+    /// the one to lock any amount of memory (`CAP_IPC_LOCK`): `protect` locks parts of files
+    pub locking: bool,
 }
 
 /// Permanently drops every capability of this thread except those for watching and those in `kept`, and the system
@@ -53,6 +55,7 @@ impl KeptCapabilities {
         when(self.reading, CapabilitySet::DAC_READ_SEARCH)
             | when(self.writing, CapabilitySet::DAC_OVERRIDE)
             | when(self.frames, CapabilitySet::SYS_ADMIN)
+            | when(self.locking, CapabilitySet::IPC_LOCK)
     }
 }
 

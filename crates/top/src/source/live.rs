@@ -44,6 +44,7 @@ pub fn watch(o: &LiveOptions, to: &mut NewsSender) -> Result<String> {
         reading: files,
         writing: files && o.targets.may_be_strangers(),
         frames: ready.requires_frames(),
+        ..KeptCapabilities::default()
     })
     .context("cannot give up capabilities")?;
     to.offer(Event::Header(facts));

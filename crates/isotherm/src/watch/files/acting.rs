@@ -5,12 +5,18 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::{Act, Action, Applied, Budget, Failure, OpsError, Support, TargetId, Work};
-use isotherm_linux::page_cache::FileAction;
-use isotherm_linux::sys::open_regular_itself;
+use isotherm_core::{
+    Act, Action, AddrRange, Applied, Budget, Failure, OpsError, Support, TargetId, Work,
+};
+use isotherm_linux::page_cache::{FileAction, FileKey};
+use isotherm_linux::sys::{self, Stopwatch, open_regular_itself};
 use tracing::debug;
 
 use super::WatchedFiles;
+
+/// `protect` locks at most one in so many cached bytes of the watched files: a control group in which all memory is
+/// locked would have none for its processes.
+const LOCKED_SHARE: u64 = 2;
 
 impl Act for WatchedFiles {
     fn supports(&self, action: &Action) -> Support {
@@ -20,6 +26,7 @@ impl Act for WatchedFiles {
     fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
         let time = works.iter().fold(Duration::ZERO, |sum, w| sum.saturating_add(w.budget.time));
         let mut spent = Duration::ZERO;
+        let lockable = self.files.cached_bytes() / LOCKED_SHARE;
         for work in works {
             if !out.is_empty() && spent >= time {
                 break;
@@ -27,14 +34,9 @@ impl Act for WatchedFiles {
             work.begin();
             let budget =
                 Budget { time: work.budget.time.min(time.saturating_sub(spent)), ..work.budget };
-            let action = FileAction::of(work.action).ok_or(Failure::Refused);
-            let opened = action.and_then(|action| Ok((action, self.open_target(work.target)?)));
-            let done = opened.and_then(|(action, file)| {
-                action.apply(&file, work.range, budget).map_err(|e| {
-                    debug!("{} on file {} failed: {e}", work.action.name(), work.target.0);
-                    Failure::Refused
-                })
-            });
+            let done = FileAction::of(work.action)
+                .ok_or(Failure::Refused)
+                .and_then(|action| self.act(action, work, budget, lockable));
             let done = done.unwrap_or_else(|why| failed(work, why));
             spent += done.took;
             out.push(done);
@@ -50,8 +52,33 @@ fn failed(work: &Work<'_>, why: Failure) -> Applied {
 }
 
 impl WatchedFiles {
+    fn act(
+        &mut self,
+        action: FileAction,
+        work: &Work<'_>,
+        budget: Budget,
+        lockable: u64,
+    ) -> Result<Applied, Failure> {
+        let (key, file) = self.open_target(work.target)?;
+        let mut done = action.apply(&file, work.range, budget).map_err(|e| {
+            debug!("{} on file {} failed: {e}", work.action.name(), work.target.0);
+            Failure::Refused
+        })?;
+        if action == FileAction::Protect {
+            let watch = Stopwatch::start();
+            let part =
+                AddrRange::new(work.range.start, work.range.start + done.tried + done.passed);
+            // Its pages are marked, so they are still evicted later than others.
+            if let Err(e) = self.locked.lock((key, &file), part, lockable, sys::monotonic()) {
+                debug!("file {} is protected, but not locked: {e}", work.target.0);
+            }
+            done.took += watch.wall();
+        }
+        Ok(done)
+    }
+
     /// Opens the file of a target by its name. It is gone if another file, or none, has this name now.
-    fn open_target(&mut self, target: TargetId) -> Result<File, Failure> {
+    fn open_target(&mut self, target: TargetId) -> Result<(FileKey, File), Failure> {
         let found = self.files.files.values().find_map(|file| file.is(target));
         let (name, key) = found.ok_or(Failure::Gone)?;
         let file = open_regular_itself(Path::new(name)).map_err(|e| {
@@ -64,7 +91,7 @@ impl WatchedFiles {
             Failure::Refused
         })?;
         let is_same = listing.files.iter().any(|f| f.key() == key);
-        if is_same { Ok(file) } else { Err(Failure::Gone) }
+        if is_same { Ok((key, file)) } else { Err(Failure::Gone) }
     }
 }
 

@@ -16,7 +16,7 @@ use isotherm_core::{
     Act, Attrs, CacheTrace, Cost, CountedTarget, EndReason, Nanos, OpsError, PAGE_SIZE, Quality,
     Snapshot, Source, Step, TargetId, TargetView,
 };
-use isotherm_linux::page_cache::{AccessCount, FileKey, ReadCounter, Writes};
+use isotherm_linux::page_cache::{AccessCount, FileKey, LockedParts, ReadCounter, Writes};
 use isotherm_linux::sys::{self, CpuLaps};
 use isotherm_linux::{HeldProcesses, Hold, Way};
 use isotherm_record::TargetInfo;
@@ -67,6 +67,7 @@ pub struct WatchedFiles {
     by_access: bool,
     remembers: bool,
     files: Watched,
+    locked: LockedParts,
     /// holds no processes
     held: HeldProcesses,
 }
@@ -97,6 +98,7 @@ impl WatchedFiles {
             by_access: what.by_access,
             remembers: what.remembers,
             files: Watched::new(first),
+            locked: LockedParts::default(),
             held: HeldProcesses::default(),
         };
         files.list()?;
@@ -239,6 +241,11 @@ impl Watched {
     /// The counts of all files, also of those that have left.
     fn counted(&mut self) -> impl Iterator<Item = &mut CountedTarget> {
         self.files.values_mut().chain(self.left.files()).flat_map(WatchedFile::counted)
+    }
+
+    /// Bytes of all files in the cache, as last read.
+    fn cached_bytes(&self) -> u64 {
+        self.files.values().map(WatchedFile::cached_pages).sum::<u64>() * PAGE_SIZE
     }
 
     /// Forgets windows that are not in memory, beyond the maximum.
@@ -440,6 +447,7 @@ impl FileWatch {
 
     fn publish(&mut self, now: Nanos) -> Result<Snapshot, OpsError> {
         let counts = self.take_counts(now)?;
+        self.files.locked.unlock_old(now);
         if now >= self.files.files.listed.due() {
             self.read_trace(now, true)?;
             self.files.list_again();

@@ -205,6 +205,11 @@ impl WatchedFile {
         self.file.as_ref().map_or(0, |f| f.size)
     }
 
+    /// Its pages in the cache, as last read.
+    pub fn cached_pages(&self) -> u64 {
+        self.parts.values().map(|pages| u64::from(*pages)).sum()
+    }
+
     /// Its identity for the counter, and the target that its accesses belong to.
     pub fn traced(&self) -> Option<(u64, TargetId)> {
         Some((self.file.as_ref()?.id(), self.targets.first()?.0))
