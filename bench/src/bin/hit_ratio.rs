@@ -2,7 +2,7 @@
 //! limits, and its reads from the disk are counted. Then it runs once without a limit while a recorder watches it,
 //! and the predictions are compared with the counts.
 
-use std::fs::{self, File, read_to_string};
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use isotherm_bench::bootstrap::middle;
 use isotherm_bench::limited::Limited;
-use isotherm_bench::page_cache::drop_cache;
+use isotherm_bench::page_cache::{drop_cache, file_cache, read_bytes};
 use isotherm_bench::postgres;
 use isotherm_bench::program::{ChildGuard, beside, dependent};
 use isotherm_core::PAGE_SIZE;
@@ -290,18 +290,6 @@ fn reads(need: &Value, ran: &Ran) -> Result<f64> {
     }
     let figure = |key: &str| need["cache"][key].as_f64().context("no figure");
     Ok(figure("reads_per_second")? * figure("counted_ms")? / 1e3)
-}
-
-/// Page cache of a group, without its shared memory, in bytes.
-fn file_cache(group: &Limited) -> Result<u64> {
-    let stat = group.group().memory_stat()?;
-    Ok(stat.active_file + stat.inactive_file)
-}
-
-/// Bytes that a process has read from the disk.
-fn read_bytes(pid: &str) -> Option<u64> {
-    let io = read_to_string(format!("/proc/{pid}/io")).ok()?;
-    io.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok())
 }
 
 fn create(path: &Path, mib: u64) -> Result<()> {
