@@ -32,7 +32,7 @@ struct Options {
     settle: u64,
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// rate from which on isotherm protects and prefetches a part
+    /// rate from which on isotherm protects a part
     #[arg(long, default_value = "1Hz")]
     rate: String,
     /// pairs of runs without and with isotherm
@@ -241,7 +241,8 @@ fn start_isotherm(isotherm: &Path, dir: &Path, rate: &str) -> Result<ChildGuard>
     let mut command = dependent(isotherm);
     command.args(["run", "--dir"]).arg(dir.join("data/base"));
     command.args(["--scheme-line", &format!("4K max  {rate} max  min max  protect")]);
-    let acting = ChildGuard(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+    let mut acting = ChildGuard(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
     sleep(Duration::from_secs(1));
+    ensure!(acting.0.try_wait()?.is_none(), "isotherm run has ended: {command:?}");
     Ok(acting)
 }
