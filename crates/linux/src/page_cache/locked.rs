@@ -38,7 +38,7 @@ impl LockedParts {
     }
 
     /// Locks the cached pages of a page-aligned part of the file `key`, or keeps them locked, until a minute from now,
-    /// while at most `limit` bytes are locked in total. Of the part before it that overlaps it, it unlocks the rest.
+    /// while at most `limit` bytes are locked in total. What was locked of an overlapping part beyond this one is unlocked.
     ///
     /// # Errors
     /// If the kernel refuses to lock memory, or the file is shorter now. What was locked before stays so.
