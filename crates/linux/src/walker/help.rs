@@ -23,12 +23,19 @@ fn help_with_bpf(root: &Path, missing: &[&str]) -> String {
             .into();
     }
     let lockdown = std::fs::read_to_string(root.join("sys/kernel/security/lockdown"));
-    if lockdown.is_ok_and(|levels| levels.contains("[confidentiality]")) {
-        return "This kernel is locked down for confidentiality (/sys/kernel/security/lockdown): \
-                boot it with lockdown=integrity, or without"
-            .into();
+    match lockdown {
+        Ok(levels) if levels.contains("[confidentiality]") => {
+            "This kernel is locked down for confidentiality (/sys/kernel/security/lockdown): \
+             boot it with lockdown=integrity, or without"
+        }
+        Ok(_) => "This requires Linux 6.1 or later",
+        // Few containers have the file system that contains it.
+        Err(_) => {
+            "This requires Linux 6.1 or later, without lockdown=confidentiality. If you mount securityfs at \
+             /sys/kernel/security, isotherm can name the reason"
+        }
     }
-    "This requires Linux 6.1 or later".into()
+    .into()
 }
 
 #[cfg(test)]
@@ -44,16 +51,17 @@ mod tests {
             help(&["CAP_SYS_PTRACE"]).contains("no /sys/kernel/btf/vmlinux"),
             "that is not the reason"
         );
-        for (dir, file, text) in [
-            ("sys/kernel/btf", "vmlinux", ""),
-            ("sys/kernel/security", "lockdown", "none integrity [confidentiality]\n"),
-        ] {
-            std::fs::create_dir_all(root.path().join(dir)).unwrap();
-            std::fs::write(root.path().join(dir).join(file), text).unwrap();
-        }
+        let write = |file: &str, text: &str| {
+            let file = root.path().join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        write("sys/kernel/btf/vmlinux", "");
+        assert!(help(&[]).contains("mount securityfs"));
+        let lockdown = "sys/kernel/security/lockdown";
+        write(lockdown, "none integrity [confidentiality]\n");
         assert!(help(&[]).contains("locked down for confidentiality"));
-        let lockdown = root.path().join("sys/kernel/security/lockdown");
-        std::fs::write(lockdown, "none [integrity] confidentiality\n").unwrap();
-        assert!(help(&[]).contains("Linux 6.1 "));
+        write(lockdown, "none [integrity] confidentiality\n");
+        assert_eq!(help(&[]), "This requires Linux 6.1 or later");
     }
 }
