@@ -30,7 +30,7 @@ CARGO_DENY_SHA256 := ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d984
 MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: program demo demo-fleet fleet-spark needs-root test test-build test-host test-simulated test-guests test-agents soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release reproducible deb wheel test-python check msrv book install-deps clean
+.PHONY: program demo demo-fleet fleet-spark needs-root test test-build test-host test-simulated test-guests test-agents soak harden fuzz guests guest-tool guests-page-idle guests-debug check-fleet bench evaluate evaluate-short release reproducible deb wheel test-python check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png.
@@ -129,9 +129,10 @@ fuzz-%:
 guests: release guest-tool
 	guests/run
 
-# A small kernel with idle page tracking, for scenarios that require one. It is built once, into the cache.
-guests-page-idle: install-deps
-	guests/page-idle-kernel
+# Small kernels for scenarios that require one: with idle page tracking, or with the checks of a kernel under
+# development. Each is built once, into the cache.
+guests-page-idle guests-debug: install-deps
+	guests/built-kernel $(@:guests-%=%)
 
 # The figures in the documentation. bench/README.md describes the tables, and what this leaves out.
 bench: packages += $(to_bench)

@@ -25,11 +25,11 @@ pub struct Kernel {
     pub series: String,
     /// release, as `uname -r` prints it
     pub release: String,
-    /// an ELF file, which boots faster
-    pub vmlinux: PathBuf,
+    /// an ELF file, which boots faster; `None` if only the other image boots
+    pub vmlinux: Option<PathBuf>,
     /// a bzImage, which unpacks itself; may be missing
     pub vmlinuz: PathBuf,
-    /// `modules.dep` and the modules that it lists; may be missing
+    /// `modules.dep` and the modules that it lists, `modules.alias` and `modules.builtin`; may be missing
     pub modules: PathBuf,
 }
 
@@ -56,7 +56,7 @@ impl Cache {
         Some(Kernel {
             series: series.to_owned(),
             release: release.trim().to_owned(),
-            vmlinux: dir.join("vmlinux"),
+            vmlinux: Some(dir.join("vmlinux")).filter(|path| path.exists()),
             vmlinuz: dir.join("vmlinuz"),
             modules: dir.join("modules"),
         })

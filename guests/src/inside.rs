@@ -85,6 +85,7 @@ impl Inside<'_> {
         archive.file(&format!("{to}/modules.dep"), lines.as_bytes());
         let aliases = modules::aliases(&alias, &needed).join("\n") + "\n";
         archive.file(&format!("{to}/modules.alias"), aliases.as_bytes());
+        archive.file(&format!("{to}/modules.builtin"), text("modules.builtin")?.as_bytes());
         Ok(())
     }
 }

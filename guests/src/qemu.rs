@@ -162,7 +162,10 @@ impl Boot<'_> {
     }
 
     fn image(&self) -> &Path {
-        if self.topology.has_five_levels() { &self.kernel.vmlinuz } else { &self.kernel.vmlinux }
+        match &self.kernel.vmlinux {
+            Some(vmlinux) if !self.topology.has_five_levels() => vmlinux,
+            _ => &self.kernel.vmlinuz,
+        }
     }
 
     fn kernel_args(&self) -> String {
@@ -230,7 +233,7 @@ mod tests {
         let kernel = Kernel {
             series: "9.9".to_owned(),
             release: "9.9.9".to_owned(),
-            vmlinux: "/vmlinux".into(),
+            vmlinux: Some("/vmlinux".into()),
             vmlinuz: "/vmlinuz".into(),
             modules: "/modules".into(),
         };
