@@ -55,42 +55,97 @@ pub(crate) fn from_ages(rows: &[AgeRow]) -> Result<RecordBatch, ArrowError> {
     batch(columns)
 }
 
-pub(crate) fn to_ages(
-    rows: &RecordBatch,
-) -> Result<HashMap<(Nanos, TargetId), PageAges>, InvalidField> {
-    let small = |name| column::<UInt32Array>(rows, name);
-    let time = |name| column::<UInt64Array>(rows, name);
-    let nulls = rows.columns().iter().map(|c| c.null_count()).sum::<usize>();
-    ensure(nulls == 0, "an age is null")?;
-    let (at, since, begun) = (time("at_ns")?, time("since_ns")?, time("begun_ns")?);
-    let (target, sampling) = (small("target_id")?, small("sampling")?);
-    let (untouched, unknown, error_ms) =
-        (small("untouched")?, small("unknown")?, small("error_ms")?);
-    let lists = HISTOGRAMS
-        .iter()
-        .map(|(name, _)| Lists::<UInt32Array>::of(rows, name))
-        .collect::<Result<Vec<_>, _>>()?;
-    let row = |i: usize| {
-        let histogram = |k: usize| histogram(lists.get(k).and_then(|l| l.row(i)));
+/// The rows of a frame, all of them valid. A row becomes ages only when its snapshot is read: a few KiB of packed rows are
+/// gigabytes of ages.
+#[derive(Default)]
+pub(crate) struct AgeRows {
+    columns: Option<AgeColumns>,
+    /// number of the row
+    places: HashMap<(Nanos, TargetId), usize>,
+}
+
+impl AgeRows {
+    pub(crate) fn of(rows: &RecordBatch) -> Result<Self, InvalidField> {
+        let columns = AgeColumns::of(rows)?;
+        let place = |i| columns.row(i).map(|(key, _)| (key, i));
+        let places = (0..rows.num_rows()).map(place).collect::<Result<_, _>>()?;
+        Ok(AgeRows { columns: Some(columns), places })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Whether the snapshot that ends at `end` has ages.
+    pub(crate) fn has(&self, end: Nanos) -> bool {
+        self.places.keys().any(|(at, _)| *at == end)
+    }
+
+    /// Removes the ages of a target in the snapshot that ends at `end`.
+    pub(crate) fn take(
+        &mut self,
+        end: Nanos,
+        target: TargetId,
+    ) -> Result<Option<PageAges>, InvalidField> {
+        let place = self.places.remove(&(end, target));
+        let row = place.zip(self.columns.as_ref()).map(|(i, columns)| columns.row(i));
+        Ok(row.transpose()?.map(|(_, ages)| ages))
+    }
+}
+
+/// The columns of a batch of rows.
+struct AgeColumns {
+    at: UInt64Array,
+    target: UInt32Array,
+    since: UInt64Array,
+    begun: UInt64Array,
+    sampling: UInt32Array,
+    untouched: UInt32Array,
+    unknown: UInt32Array,
+    error_ms: UInt32Array,
+    histograms: Vec<Lists<UInt32Array>>,
+}
+
+impl AgeColumns {
+    fn of(rows: &RecordBatch) -> Result<Self, InvalidField> {
+        let small = |name| column::<UInt32Array>(rows, name);
+        let time = |name| column::<UInt64Array>(rows, name);
+        let nulls = rows.columns().iter().map(|c| c.null_count()).sum::<usize>();
+        ensure(nulls == 0, "an age is null")?;
+        let histograms = HISTOGRAMS.iter().map(|(name, _)| Lists::of(rows, name));
+        Ok(AgeColumns {
+            at: time("at_ns")?,
+            target: small("target_id")?,
+            since: time("since_ns")?,
+            begun: time("begun_ns")?,
+            sampling: small("sampling")?,
+            untouched: small("untouched")?,
+            unknown: small("unknown")?,
+            error_ms: small("error_ms")?,
+            histograms: histograms.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn row(&self, i: usize) -> Result<((Nanos, TargetId), PageAges), InvalidField> {
+        let histogram = |k: usize| histogram(self.histograms.get(k).and_then(|l| l.row(i)));
         let [idle, swapped, returned, huge_idle, huge_returned] = [0, 1, 2, 3, 4].map(histogram);
         let huge = HugeAges { idle: huge_idle?, returned: huge_returned? };
         let ages = PageAges {
-            since: Nanos(since.value(i)),
-            begun: Nanos(begun.value(i)),
-            sampling: sampling.value(i),
+            since: Nanos(self.since.value(i)),
+            begun: Nanos(self.begun.value(i)),
+            sampling: self.sampling.value(i),
             idle: idle?,
-            untouched: untouched.value(i),
-            unknown: unknown.value(i),
+            untouched: self.untouched.value(i),
+            unknown: self.unknown.value(i),
             swapped: swapped?,
             returned: returned?,
-            error_ms: error_ms.value(i),
+            error_ms: self.error_ms.value(i),
             huge: (huge != HugeAges::default()).then(|| Box::new(huge)),
         };
-        let at = Nanos(at.value(i));
+        let at = Nanos(self.at.value(i));
         ensure(ages.begun <= ages.since && ages.since <= at, "ages end before they begin")?;
-        Ok(((at, TargetId(target.value(i))), ages))
-    };
-    (0..rows.num_rows()).map(row).collect()
+        Ok(((at, TargetId(self.target.value(i))), ages))
+    }
 }
 
 fn histogram(bins: Option<&[u32]>) -> Result<AgeHistogram, InvalidField> {
@@ -126,15 +181,20 @@ mod tests {
     fn ages_are_read_as_they_were_written() {
         let rows: Vec<AgeRow> =
             (1..4).map(|i| ((Nanos(100), TargetId(i)), Arc::new(ages(i)))).collect();
-        let read = to_ages(&from_ages(&rows).unwrap()).unwrap();
-        assert_eq!(read.len(), 3);
-        rows.iter().for_each(|(key, ages)| assert_eq!(read.get(key), Some(&**ages)));
+        let mut read = AgeRows::of(&from_ages(&rows).unwrap()).unwrap();
+        assert!(read.has(Nanos(100)) && !read.has(Nanos(99)));
+        for ((at, id), ages) in rows {
+            assert_eq!(read.take(at, id).unwrap().as_ref(), Some(&*ages));
+            assert_eq!(read.take(at, id).unwrap(), None);
+        }
+        assert!(read.is_empty());
     }
 
     #[test]
     fn ages_that_cannot_be_are_refused() {
         let early = vec![((Nanos(6), TargetId(1)), Arc::new(ages(1)))];
-        assert!(to_ages(&from_ages(&early).unwrap()).unwrap_err().0.contains("before they begin"));
+        let read = AgeRows::of(&from_ages(&early).unwrap());
+        assert!(read.is_err_and(|why| why.0.contains("before they begin")));
         assert!(histogram(Some(&[0; AGE_BINS + 1])).is_err());
     }
 }

@@ -111,6 +111,8 @@ pub struct RecordFiles {
     /// bytes in `file`; none if a partial write cannot be undone
     len: Option<u64>,
     aside: Option<PendingFile>,
+    /// `file` continues the recording that FILE.1 contains.
+    continues: bool,
 }
 
 /// A file that waits for its final place, with the operations that are due then.
@@ -159,7 +161,8 @@ impl RecordFiles {
         if aside.is_none() && file.metadata().map_err(io)?.len() > 0 {
             return Err(WriteError::Busy { path: path.to_owned() });
         }
-        Ok(RecordFiles { path: path.to_owned(), keep, file, len: Some(0), aside })
+        let path = path.to_owned();
+        Ok(RecordFiles { path, keep, file, len: Some(0), aside, continues: false })
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -178,16 +181,22 @@ impl RecordFiles {
             file: file.into(),
             len: None,
             aside: None,
+            continues: false,
         })
     }
 }
 
-/// A recording that could not write anything leaves no file.
+/// A recording that could not write anything leaves no file, and one that could not continue leaves its earlier files,
+/// where readers expect them.
 impl Drop for RecordFiles {
     fn drop(&mut self) {
         if self.len == Some(0) && self.aside.is_none() && is_at(&self.file, &self.path) {
             // The reason of the failure matters more.
             let _ = fs::remove_file(&self.path);
+            let older = if self.continues { 1..self.keep } else { 0..0 };
+            let _ = older
+                .map(|age| (part(&self.path, age), part(&self.path, age - 1)))
+                .try_for_each(|(from, to)| rename_if_there(&from, &to));
         }
     }
 }
@@ -338,14 +347,16 @@ impl Sink for RecordFiles {
             return Err(io::ErrorKind::Unsupported.into());
         }
         self.settle()?;
+        // If it cannot be created, the present files stay where they are.
+        let (next, temporary) = begin_aside(&self.path)?;
+        // The previous file stays locked until the new one is locked.
+        lock(&next, &self.path).map_err(io::Error::other)?;
         for age in (0..self.keep.saturating_sub(1)).rev() {
             rename_if_there(&part(&self.path, age), &part(&self.path, age + 1))?;
         }
-        // The previous file stays locked until the new one is locked.
-        let next = begin(&self.path)?;
-        lock(&next, &self.path).map_err(io::Error::other)?;
+        temporary.persist(&self.path).map_err(|e| e.error)?;
         self.file = next;
-        self.len = Some(0);
+        (self.len, self.continues) = (Some(0), true);
         Ok(())
     }
 
@@ -403,5 +414,29 @@ mod tests {
         RecordFiles::create(&some, 1).unwrap().append(&MAGIC).unwrap();
         drop(RecordFiles::create(&some, 1).unwrap());
         assert_eq!(fs::read(&some).unwrap(), MAGIC, "an earlier record stays");
+    }
+
+    /// Found by a review: on a full disk, FILE was missing, and FILE.1 had all data.
+    #[test]
+    fn a_rotation_that_fails_leaves_the_record_at_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r");
+        let mut files = RecordFiles::create(&path, 3).unwrap();
+        for n in 0..4 {
+            files.append(&[n]).unwrap();
+            files.rotate().unwrap();
+        }
+        // The next file gets no content.
+        drop(files);
+        let content = |age| fs::read(part(&path, age)).ok();
+        assert_eq!([0, 1, 2].map(content), [Some(vec![3]), Some(vec![2]), None]);
+        // The temporary name is longer than FILE.1 and than the system permits.
+        let path = dir.path().join("x".repeat(250));
+        let mut files = RecordFiles::create(&path, 3).unwrap();
+        files.append(&[7]).unwrap();
+        assert!(files.rotate().is_err());
+        drop(files);
+        assert_eq!(fs::read(&path).unwrap(), [7]);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
     }
 }

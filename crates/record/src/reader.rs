@@ -25,9 +25,16 @@ pub struct FramePosition {
     path: PathBuf,
     /// the file that had this path
     file: Option<FileId>,
-    later: VecDeque<PathBuf>,
+    later: VecDeque<LaterFile>,
     at: u64,
     known: Known,
+}
+
+/// A file of a record that remains to be read. While the record is recorded, it may get another path.
+#[derive(Debug, Clone)]
+struct LaterFile {
+    path: PathBuf,
+    file: Option<FileId>,
 }
 
 impl FramePosition {
@@ -35,10 +42,10 @@ impl FramePosition {
     /// the mappings that have not changed between them.
     #[must_use]
     pub fn bytes_beyond(&self, before: Option<&FramePosition>) -> usize {
-        let paths = self.later.iter().chain([&self.path]);
-        let paths: usize = paths.map(|path| size_of::<PathBuf>() + path.as_os_str().len()).sum();
+        let later = self.later.iter().map(|l| size_of::<LaterFile>() + l.path.as_os_str().len());
         size_of::<FramePosition>()
-            + paths
+            + self.path.as_os_str().len()
+            + later.sum::<usize>()
             + self.known.bytes_beyond(before.map(|before| &before.known))
     }
 }
@@ -55,7 +62,7 @@ pub struct Reader {
     /// whether at least one frame was complete
     any: bool,
     /// files of the record that remain to be read
-    later: VecDeque<PathBuf>,
+    later: VecDeque<LaterFile>,
     state: StreamState,
     ready: VecDeque<Event>,
     /// offset of the last frame
@@ -76,8 +83,12 @@ impl Reader {
         let mut files = older(path);
         files.reverse();
         files.push(path.to_owned());
-        let mut later = VecDeque::from(files);
-        let first = later.pop_front().unwrap_or_else(|| path.to_owned());
+        let later = |path: PathBuf| {
+            let file = File::open(&path).ok().and_then(|file| id(&file));
+            LaterFile { path, file }
+        };
+        let mut later: VecDeque<LaterFile> = files.into_iter().map(later).collect();
+        let first = later.pop_front().map_or_else(|| path.to_owned(), |first| first.path);
         let file = open(&first)?;
         let id = id(&file);
         Ok(Reader { later, named: true, file: id, ..Reader::of(Box::new(file), &first)? })
@@ -199,8 +210,20 @@ impl Reader {
                 taken.map_err(|why| self.damaged(why))
             }
             Ok(None) => self.next_file(),
+            Err(FrameError::Torn { at }) if self.skips && !self.later.is_empty() => {
+                self.lose_end(at, "it ends in the middle of a frame");
+                self.open_next()
+            }
             Err(e) => Err(self.error(e)),
         }
+    }
+
+    /// Counts the missing rest of a file from `at` on. The next file continues the recording.
+    fn lose_end(&mut self, at: u64, what: &str) {
+        let len = self.path.metadata().map_or(at, |file| file.len());
+        self.note_damage(at, what.to_owned());
+        self.lost.places += 1;
+        self.lost.bytes += len.saturating_sub(at);
     }
 
     fn next_file(&mut self) -> Result<(), ReadError> {
@@ -211,21 +234,31 @@ impl Reader {
         if !self.state.ended() && !self.skips {
             return Err(self.torn(self.at, TornReason::Killed));
         }
-        match self.later.pop_front() {
-            Some(path) => {
-                let file = open(&path)?;
-                self.file = id(&file);
-                self.frames = Frames::new(Box::new(file));
-                self.path = path;
-                self.state.next_file();
-                Ok(())
+        match self.state.ended() {
+            ended if !self.later.is_empty() => {
+                if !ended {
+                    self.lose_end(self.at, "its end is missing");
+                }
+                self.open_next()
             }
-            None if self.state.ended() => {
+            true => {
                 self.done = true;
                 Ok(())
             }
-            None => Err(self.torn(self.at, TornReason::Killed)),
+            false => Err(self.torn(self.at, TornReason::Killed)),
         }
+    }
+
+    /// Goes on with the next file, if there is one.
+    fn open_next(&mut self) -> Result<(), ReadError> {
+        let Some(next) = self.later.pop_front() else { return Ok(()) };
+        let newest = self.later.back().unwrap_or(&next);
+        let (path, file) = find(&next, &newest.path)?;
+        self.file = id(&file);
+        self.frames = Frames::new(Box::new(file));
+        self.path = path;
+        self.state.next_file();
+        Ok(())
     }
 
     fn error(&self, e: FrameError) -> ReadError {
@@ -252,12 +285,16 @@ impl Reader {
         ReadError::Damaged { path: self.path.clone(), at: self.at, why: why.to_string() }
     }
 
+    fn note_damage(&mut self, at: u64, what: String) {
+        if self.damage.len() < MAX_DAMAGE {
+            self.damage.push(Problem { path: self.path.clone(), at, snapshot: None, what });
+        }
+    }
+
     /// Skips damage at `at`, and continues at the next frame.
     fn skip(&mut self, at: u64, what: String) -> Result<(), ReadError> {
+        self.note_damage(at, what);
         let path = self.path.clone();
-        if self.damage.len() < MAX_DAMAGE {
-            self.damage.push(Problem { path: path.clone(), at, snapshot: None, what });
-        }
         self.frames.skip().map_err(|source| ReadError::Io { path, source })?;
         self.state.skipped();
         let bytes = self.frames.at() - self.at;
@@ -305,6 +342,21 @@ fn open(path: &Path) -> Result<File, ReadError> {
     File::open(path).map_err(io)
 }
 
+/// Opens a file of the record at `newest`. If the recording has begun new files since, it is at a later path.
+fn find(wanted: &LaterFile, newest: &Path) -> Result<(PathBuf, File), ReadError> {
+    let is_wanted = |path: PathBuf| {
+        let file = open(&path).ok().filter(|file| id(file) == wanted.file)?;
+        Some((path, file))
+    };
+    let paths =
+        (1..MAX_ROTATED_FILES).map(|age| part(newest, age)).take_while(|path| path.exists());
+    let found = [wanted.path.clone()].into_iter().chain(paths).find_map(is_wanted);
+    found.ok_or_else(|| {
+        let deleted = "the recording has deleted it meanwhile: read the record again";
+        ReadError::Io { path: wanted.path.clone(), source: io::Error::other(deleted) }
+    })
+}
+
 /// The device, the number and the birth of a file: another file may get the number once a file is deleted.
 type FileId = (u64, u64, Option<std::time::SystemTime>);
 
@@ -322,13 +374,22 @@ fn id(file: &File) -> Option<FileId> {
 }
 
 /// Older files of the same recording, the newest first. Files of an earlier recording with such names are
-/// ignored.
+/// ignored. A file whose facts cannot be read belongs to the recording if an older one does.
 fn older(path: &Path) -> Vec<PathBuf> {
     let Some(facts) = facts_of(path) else {
         return Vec::new();
     };
-    let same = |p: &PathBuf| facts_of(p).is_some_and(|f| f == facts);
-    (1..MAX_ROTATED_FILES).map(|age| part(path, age)).take_while(same).collect()
+    let (mut all, mut sure) = (Vec::new(), 0);
+    for path in (1..MAX_ROTATED_FILES).map(|age| part(path, age)) {
+        match facts_of(&path) {
+            Some(of) if of == facts => sure = all.len() + 1,
+            None if path.exists() => {}
+            _ => break,
+        }
+        all.push(path);
+    }
+    all.truncate(sure);
+    all
 }
 
 /// The facts at the start of a file, if it has any.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, Schema};
-use isotherm_core::{CodeMapping, Nanos, PageAges, Snapshot, TargetId};
+use isotherm_core::{CodeMapping, Nanos, Snapshot, TargetId};
 
-use crate::ages::to_ages;
+use crate::ages::AgeRows;
 use crate::attributions::to_attributions;
 use crate::bad::{InvalidField, ensure};
 use crate::event::Event;
@@ -41,7 +41,7 @@ pub(crate) struct StreamState {
     /// the latest time at which data of a target were read
     last_attribution: Option<Nanos>,
     /// ages of the snapshots that come next
-    ages: HashMap<(Nanos, TargetId), PageAges>,
+    ages: AgeRows,
     /// the code of each target, to report each change once
     code: HashMap<TargetId, Arc<Vec<CodeMapping>>>,
     missing: u64,
@@ -106,7 +106,7 @@ impl StreamState {
             newest_set: None,
             last_seq: None,
             last_attribution: None,
-            ages: HashMap::new(),
+            ages: AgeRows::default(),
             code: HashMap::new(),
             missing: 0,
             missing_at_end: 0,
@@ -234,8 +234,10 @@ impl StreamState {
         events: &mut VecDeque<Event>,
     ) -> Result<(), InvalidField> {
         ensure(!self.ended, "it comes after the end")?;
-        let are_events = !matches!(kind, FrameKind::Snapshots | FrameKind::Ages);
-        ensure(!are_events || rows.num_rows() <= MAX_ROWS, "it has more rows than a frame may")?;
+        ensure(
+            kind == FrameKind::Snapshots || rows.num_rows() <= MAX_ROWS,
+            "it has more rows than a frame may",
+        )?;
         match kind {
             FrameKind::Snapshots => {
                 let rows = SnapshotRows::of(rows)?;
@@ -259,7 +261,7 @@ impl StreamState {
                 self.last_attribution = attributions.last().map(|a| a.at).or(self.last_attribution);
                 events.extend(attributions.into_iter().map(Event::Attribution));
             }
-            FrameKind::Ages => self.ages = to_ages(rows)?,
+            FrameKind::Ages => self.ages = AgeRows::of(rows)?,
             FrameKind::Faults => events.extend(to_faults(rows)?.into_iter().map(Event::Fault)),
             FrameKind::Traces => {
                 events.extend(to_traces(rows)?.into_iter().map(|t| Event::Trace(Arc::new(t))));
@@ -333,7 +335,7 @@ impl StreamState {
             self.follow(snapshot.seq)?;
             let end = snapshot.end;
             for target in &mut snapshot.targets {
-                target.ages = self.ages.remove(&(end, target.id)).map(Arc::new);
+                target.ages = self.ages.take(end, target.id)?.map(Arc::new);
             }
             self.forget_sets(&used);
             Ok(Arc::new(snapshot))
@@ -355,7 +357,7 @@ impl StreamState {
         let left_out = !self.frames.is_multiple_of(self.one_in);
         self.frames += 1;
         if left_out {
-            self.ages.clear();
+            self.ages = AgeRows::default();
             self.jumps = true;
         }
         left_out
@@ -379,7 +381,7 @@ impl StreamState {
     /// Skips the next snapshots that the caller does not need.
     fn pass_early(&mut self) -> Result<(), InvalidField> {
         while let Some((seq, end)) = self.rows.as_ref().and_then(SnapshotRows::peek) {
-            if end >= self.skip_until || self.ages.keys().any(|(at, _)| *at == end) {
+            if end >= self.skip_until || self.ages.has(end) {
                 break;
             }
             self.rows.iter_mut().for_each(SnapshotRows::skip);
@@ -427,6 +429,7 @@ fn is_of_memory(kind: FrameKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ages::from_ages;
     use crate::header::TargetInfo;
     use crate::tables::from_targets;
 
@@ -439,6 +442,9 @@ mod tests {
             let (mut state, mut events) = (StreamState::new().unwrap(), VecDeque::new());
             let read = state.rows(FrameKind::Targets, &rows, &mut events);
             assert_eq!((read.is_ok(), events.len()), (sound, if sound { n } else { 0 }));
+            let ages = ((Nanos(0), TargetId(0)), Arc::default());
+            let rows = from_ages(&vec![ages; n]).unwrap();
+            assert_eq!(state.rows(FrameKind::Ages, &rows, &mut events).is_ok(), sound);
         }
     }
 

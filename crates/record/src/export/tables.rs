@@ -22,6 +22,8 @@ use crate::reader::Reader;
 
 /// Approximate number of rows in a record batch.
 pub(super) const BATCH_ROWS: usize = 64 << 10;
+/// Maximum number of control groups that wait for their snapshot. Beyond it, the oldest is dropped.
+const MAX_LATER: usize = 64 << 10;
 
 /// A table of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +126,12 @@ impl Context {
                 let command = cut(&fact.command, TargetInfo::MAX_COMMAND).to_owned();
                 self.targets.insert(fact.id, TargetInfo { command, ..*fact });
             }
-            Event::Attribution(a) => self.later.push_back(a.clone()),
+            Event::Attribution(a) => {
+                if self.later.len() == MAX_LATER {
+                    self.later.pop_front();
+                }
+                self.later.push_back(a.clone());
+            }
             Event::Snapshot(s) => {
                 let read = self.later.iter().take_while(|a| a.at <= s.end).count();
                 self.cgroups.extend(self.later.drain(..read).map(|a| (a.target, a.cgroup)));

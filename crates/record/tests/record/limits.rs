@@ -244,10 +244,12 @@ fn rotation_does_not_follow_a_link() {
     fs::remove_file(&d.path).unwrap();
     std::os::unix::fs::symlink(&diary, &d.path).unwrap();
     fs::hard_link(&d.path, previous).unwrap();
-    let end = many(2000).find_map(|s| writer.snapshot(&s).err());
-    assert!(matches!(end, Some(WriteError::Io { .. })), "{end:?}");
+    for s in many(500) {
+        let _ = writer.snapshot(&s).unwrap();
+    }
     drop(writer);
     assert_eq!(fs::metadata(&diary).unwrap().len(), 0);
+    assert!(!d.path.is_symlink(), "the next file has replaced the link");
 }
 
 /// Found by a review: the file had a second end, and was damaged.
@@ -263,6 +265,68 @@ fn a_failed_rotation_leaves_a_sound_record() {
     let summary = writer.finish(FileEndReason::Failed, "rotation").unwrap();
     assert_eq!(end(&d.path), FileEndReason::Rotated);
     assert_eq!(all_snapshots(&d.path).len() as u64, summary.snapshots);
+}
+
+/// Found by a review: a reader that was slower than the recording left out a whole file, without a word.
+#[test]
+fn a_file_that_moves_while_it_waits_is_found() {
+    let d = dir();
+    let limits = Limits { max_size: Some(4 * SIZE), rotate: Some(4) };
+    let mut writer = Writer::create(&d.path, &facts(), limits).unwrap();
+    let _ = writer.target(target(1)).unwrap();
+    let [first, third] = ["rec.1", "rec.3"].map(|name| d.dir.path().join(name));
+    let mut all = many(4000);
+    let mut until = |exists: &Path| {
+        while !exists.exists() {
+            let _ = writer.snapshot(&all.next().unwrap()).unwrap();
+        }
+    };
+    until(&first);
+    let mut reader = Reader::open(&d.path).unwrap();
+    let mut read = Vec::new();
+    while read.is_empty() {
+        if let Event::Snapshot(s) = reader.next().unwrap().unwrap() {
+            read.push(s.seq);
+        }
+    }
+    // The file that is read now, and the one after it, have other names.
+    until(&third);
+    let seq = |event: Result<Event, ReadError>| match event.unwrap() {
+        Event::Snapshot(s) => Some(s.seq),
+        _ => None,
+    };
+    read.extend(reader.filter_map(seq));
+    assert!(read.len() > 20 && read.windows(2).all(|w| w[0] + 1 == w[1]), "{read:?}");
+    assert_eq!(read[0], 0);
+}
+
+/// Found by a review: they hid intact files, and the record counted as sound.
+#[test]
+fn damage_to_an_older_file_affects_no_other() {
+    let d = dir();
+    let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
+    let _ = record(&d.path, &facts(), limits, 2000);
+    let older = d.dir.path().join("rec.1");
+    let (sound, whole) = (all_snapshots(&d.path), fs::read(&older).unwrap());
+    let skipping = || Reader::open(&d.path).unwrap().skip_damaged();
+    for damage in ["cut in a frame", "first frame"] {
+        let mut bytes = whole.clone();
+        match damage {
+            "first frame" => bytes[40] ^= 1,
+            _ => bytes.truncate(whole.len() / 2),
+        }
+        fs::write(&older, bytes).unwrap();
+        let read: Vec<u64> = snapshots(skipping()).iter().map(|s| s.seq).collect();
+        let (oldest, newest) = (sound[0].seq, sound[sound.len() - 1].seq);
+        assert_eq!((read[0], read.last()), (oldest, Some(&newest)), "{damage}");
+        assert!(read.len() > sound.len() / 2, "{damage}: {} of {}", read.len(), sound.len());
+        let mut reader = skipping();
+        reader.by_ref().for_each(drop);
+        assert!(reader.lost().places > 0 && reader.lost().bytes > 0, "{damage}");
+        let verified = isotherm_record::verify(&d.path).unwrap();
+        assert!(!verified.is_sound(), "{damage}");
+        assert!(Reader::open(&d.path).unwrap().any(|event| event.is_err()), "{damage}");
+    }
 }
 
 #[test]
