@@ -1,5 +1,6 @@
 //! The actions that are possible here, and why others are not.
 
+use std::io;
 use std::path::Path;
 
 use isotherm_core::{Action, Destinations, Support};
@@ -9,6 +10,7 @@ use super::swap_space::SwapSpace;
 use crate::numa;
 use crate::ops::vaddr::Clearing;
 use crate::proc::KPageFlags;
+use crate::sys::probe_touch;
 
 /// Whether `action` is possible at this moment.
 pub(super) fn support(root: &Path, clearing: Clearing, action: &Action) -> Support {
@@ -21,6 +23,7 @@ pub fn possible(root: &Path, action: &Action) -> Support {
     match action {
         Action::PageOut => SwapSpace::now().check().map_or_else(Support::NotNow, |()| Support::Yes),
         Action::HugePage => huge_pages(root),
+        Action::LruPrio => touching(probe_touch()).map_or_else(Support::No, |()| Support::Yes),
         Action::MigrateHot(to) | Action::MigrateCold(to) => {
             nodes(root, to).map_or_else(Support::No, |()| Support::Yes)
         }
@@ -45,6 +48,19 @@ pub(super) fn needs_second_look(way: &str) -> String {
         "isotherm checks each page again before it acts on it, and {way} cannot do that: choose \
          --look bpf, bpf-probe or bpf-iter"
     )
+}
+
+/// Why `lru_prio`, which reads the pages of other processes, can never be done.
+fn touching(probe: io::Result<()>) -> Result<(), String> {
+    probe.map_err(|e| match e.raw_os_error() {
+        Some(libc::ENOSYS) => {
+            "this kernel cannot read the memory of other processes: lru_prio requires CONFIG_CROSS_MEMORY_ATTACH".into()
+        }
+        _ => format!(
+            "reading the memory of other processes is refused ({e}): permit process_vm_readv in the sandbox or container, \
+             which lru_prio requires"
+        ),
+    })
 }
 
 fn nodes(root: &Path, to: &Destinations) -> Result<(), String> {
@@ -98,6 +114,15 @@ mod tests {
         for bad in [&[][..], &[(0, 0)], &[(0, 1), (0, 2)], &[(0, 256)]] {
             assert_ne!(why_not(root.path(), &to(bad)), "yes", "{bad:?}");
         }
+    }
+
+    #[test]
+    fn lru_prio_requires_reads_of_other_processes() {
+        let why = |errno| touching(Err(io::Error::from_raw_os_error(errno))).unwrap_err();
+        assert!(why(libc::ENOSYS).contains("CONFIG_CROSS_MEMORY_ATTACH"));
+        assert!(why(libc::EPERM).contains("sandbox"));
+        assert_eq!(touching(Ok(())), Ok(()));
+        assert_eq!(why_not("/".as_ref(), &Action::LruPrio), "yes");
     }
 
     #[test]

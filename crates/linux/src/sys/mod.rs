@@ -52,5 +52,5 @@ pub use read_regular::{open_regular, open_regular_itself, read_regular};
 pub(crate) use refused_calls::without;
 pub use signal::is_ignored;
 pub use swapon::{swap_off, swap_on};
-pub use touch::touch;
+pub use touch::{probe_touch, touch};
 pub(crate) use transient::is_transient;
