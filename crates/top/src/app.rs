@@ -66,6 +66,7 @@ pub struct App {
     pub(crate) group: Option<String>,
     pub(crate) rows: Vec<TableRow>,
     pub(crate) total: Option<TableRow>,
+    /// the selected row, which the selection follows; `None`: the first row, whichever it is
     pub(crate) selected: Option<Key>,
     /// the time that is shown, if it is not the present
     pub(crate) at: Option<Nanos>,
@@ -207,8 +208,8 @@ impl App {
         // The largest first, because there is room for a few only.
         self.maps.sort_by_key(|m| std::cmp::Reverse(m.heat.resident()));
         self.map = self.map.min(self.maps.len().saturating_sub(1));
-        if self.selected.as_ref().is_none_or(|key| self.place(key).is_none()) {
-            self.selected = self.rows.first().map(|row| row.key.clone());
+        if self.selected.as_ref().is_some_and(|key| self.place(key).is_none()) {
+            self.selected = None;
         }
     }
 
@@ -227,7 +228,7 @@ impl App {
             ViewPage::Table => {
                 let last = self.rows.len().saturating_sub(1);
                 let to = self.selection().saturating_add_signed(by).min(last);
-                self.selected = self.rows.get(to).map(|row| row.key.clone());
+                self.selected = self.rows.get(to).filter(|_| to > 0).map(|row| row.key.clone());
             }
             ViewPage::Process(_) => {
                 let last = self.maps.len().saturating_sub(1);
@@ -238,7 +239,8 @@ impl App {
 
     /// Opens the selected row: a process, the processes of a group, or a mapping.
     pub(crate) fn open(&mut self) {
-        match (&self.page, &self.selected) {
+        let selected = self.rows.get(self.selection()).map(|row| &row.key);
+        match (&self.page, selected) {
             (ViewPage::Process(_), _) => self.zoom = self.maps.get(self.map).map(|m| m.range),
             (ViewPage::Table, Some(Key::Process(id))) => {
                 (self.page, self.zoom, self.map) = (ViewPage::Process(*id), None, 0);

@@ -232,6 +232,20 @@ fn the_selection_follows_its_row_and_scrolls() {
     assert!(lines(&app, 80, 10).iter().any(|line| line.starts_with('>')));
 }
 
+/// Found by a new user: the first row of the first page was selected, sank, and took the page away from the hottest rows.
+#[test]
+fn without_a_selection_the_first_rows_are_shown() {
+    let mut app = app(Colors::None, 20);
+    let first = app.rows[0].key.clone();
+    press(&mut app, "r");
+    assert_ne!(app.rows[0].key, first);
+    assert_eq!(app.selection(), 0);
+    key(&mut app, KeyCode::Down);
+    key(&mut app, KeyCode::Up);
+    press(&mut app, "r");
+    assert_eq!(app.selection(), 0, "at the top it stays there");
+}
+
 #[test]
 fn a_process_shows_its_heat_mappings_and_ages() {
     let mut app = app(Colors::None, 180);

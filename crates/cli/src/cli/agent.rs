@@ -41,6 +41,10 @@ impl Agent {
     }
 }
 
+/// Refuses a lake where only files or physical memory are watched.
+pub const LAKE_OF_PROCESSES: &str = "--lake has rows of control groups, which --physical and files do not have: leave \
+                                     out --lake, or watch processes";
+
 /// The lake, and what to write to it.
 #[derive(Debug, Args)]
 pub struct Lake {

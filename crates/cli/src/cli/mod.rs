@@ -31,7 +31,7 @@ use isotherm::units;
 
 use self::file_targets::FileTargets;
 
-pub use agent::{Agent, Lake};
+pub use agent::{Agent, LAKE_OF_PROCESSES, Lake};
 pub use config::Config;
 pub use control::{
     Commit, Control, Recording, RecordingTask, Service, ServiceTask, SetAttributes, SetTargets,

@@ -10,7 +10,7 @@ use isotherm::watch::{FilesToWatch, LookBy};
 use isotherm_core::Attrs;
 
 use super::file_targets::FileTargets;
-use super::{Lake, Metrics, Targets, UsageError, Watching};
+use super::{LAKE_OF_PROCESSES, Lake, Metrics, Targets, UsageError, Watching};
 
 /// Options of `run`.
 #[derive(Debug, Args)]
@@ -108,6 +108,9 @@ impl Acting {
             return Err(UsageError::new(
                 "files are counted by a monitor of their own: leave out --monitor",
             ));
+        }
+        if !processes && self.lake.place.is_some() {
+            return Err(UsageError::new(LAKE_OF_PROCESSES));
         }
         if self.watching.look == LookBy::Damon {
             return Err(UsageError::new(

@@ -290,6 +290,8 @@ mod tests {
             (&["--all", "--log=x"], "--log"),
             (&["--all", "--except-comm=x"], "leave out --except-comm"),
             (&["--all", "--goal=refault=1%"], "psi=SHARE"),
+            (&["--all", "--goal=psi=1%", "--goal=psi=2%"], "psi=SHARE once"),
+            (&["--all", "--", "true"], "leave out the command"),
             (&["--all", "--budget=1%"], "--budget"),
             (&["--all", "--quota=0ms/1s"], "quota of 0"),
             (&["--all", "--quota=none", "--quota-size=0", "--dry-run"], "quota of 0"),

@@ -46,8 +46,10 @@ const SAID_EVERY: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub struct Follower {
     processes: BTreeMap<i32, FollowedProcess>,
-    /// targets that are not processes and never end, such as physical memory
+    /// targets that are not processes, such as physical memory; their facts are sorted by number
     lasting: Option<StaticTargets>,
+    /// number of those that were forgotten
+    nr_forgotten: usize,
     members: Members,
     /// processes that are never watched
     excluded: Exclusions,
@@ -124,11 +126,19 @@ impl Follower {
     pub fn add_lasting(&mut self, facts: &[TargetInfo]) {
         let Some(lasting) = &mut self.lasting else { return };
         for fact in facts {
-            match lasting.facts.iter_mut().find(|known| known.id == fact.id) {
-                Some(known) => known.clone_from(fact),
-                None => lasting.facts.push(fact.clone()),
+            match lasting.facts.binary_search_by_key(&fact.id, |known| known.id) {
+                Ok(at) => lasting.facts[at].clone_from(fact),
+                Err(at) => lasting.facts.insert(at, fact.clone()),
             }
         }
+    }
+
+    /// Forgets lasting targets.
+    pub fn forget_lasting(&mut self, gone: &[TargetId]) {
+        let Some(lasting) = self.lasting.as_mut().filter(|_| !gone.is_empty()) else { return };
+        let (gone, before) = (BTreeSet::from_iter(gone), lasting.facts.len());
+        lasting.facts.retain(|fact| !gone.contains(&fact.id));
+        self.nr_forgotten += before - lasting.facts.len();
     }
 
     /// Attaches a process. A pid that is given twice is attached once.
@@ -590,9 +600,10 @@ impl Follower {
 
     /// Describes what has been watched in total, for people.
     pub fn summary(&self) -> String {
+        let forgotten = self.nr_forgotten;
         let lasting = self.lasting.as_ref().map(|StaticTargets { kind, facts }| match &facts[..] {
-            [one] => one.command.clone(),
-            all => format!("{} {kind}", all.len()),
+            [one] if forgotten == 0 => one.command.clone(),
+            all => format!("{} {kind}", all.len() + forgotten),
         });
         match (lasting, self.count) {
             (Some(lasting), 0) => lasting,
@@ -678,6 +689,19 @@ mod tests {
         follower.name_started(7, "/bin/sh".as_ref(), &command);
         // A character of two bytes does not fit in the last one.
         assert_eq!(follower.processes[&7].command.len(), TargetInfo::MAX_COMMAND - 1);
+    }
+
+    /// Found by a review: a service that watches a directory kept each file that had ever been in it.
+    #[test]
+    fn forgotten_files_are_counted_and_not_kept() {
+        let file = |id| TargetInfo { id: TargetId(id), pid: None, command: format!("/f{id}") };
+        let facts = vec![file(1)];
+        let mut follower = Follower::new(Some(StaticTargets { kind: "files", facts }));
+        assert_eq!(follower.summary(), "/f1");
+        follower.add_lasting(&[file(4), file(3), file(1)]);
+        assert_eq!(follower.targets(), [1, 3, 4].map(TargetId));
+        follower.forget_lasting(&[TargetId(4), TargetId(1)]);
+        assert_eq!((follower.targets(), follower.summary()), (vec![TargetId(3)], "3 files".into()));
     }
 
     #[test]

@@ -37,6 +37,9 @@ impl SchemeJob {
             Request::Attributes(new) => self.set_attributes(&new, on)?,
             Request::Targets { add, remove } => {
                 on.state.follower.set_targets(on.watch.hold(), &add, &remove)?;
+                if !(add.is_empty() && remove.is_empty()) {
+                    self.meter.note_other_targets();
+                }
                 on.follow(self)?;
             }
             Request::Record { off: true, .. } => {

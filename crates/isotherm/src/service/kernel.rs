@@ -74,6 +74,8 @@ pub fn request(
 /// The first option that the kernel does not have, with the remedy.
 fn unavailable(o: &ReclaimScheme, acting: &Acting) -> Option<&'static str> {
     let refaults = o.goals.iter().any(|goal| matches!(goal, Goal::Refaults { .. }));
+    let is_of_stalls = |goal: &&Goal| matches!(goal, Goal::Stalled { .. });
+    let nr_of_stalls = o.goals.iter().filter(is_of_stalls).count();
     [
         (
             !acting.targets.all,
@@ -101,6 +103,11 @@ fn unavailable(o: &ReclaimScheme, acting: &Acting) -> Option<&'static str> {
             "pages out memory of the whole machine: leave out --except-comm, --except-cgroup and \
              --except-pid",
         ),
+        (
+            !acting.targets.command.is_empty(),
+            "pages out memory of the whole machine: leave out the command, or choose --look bpf",
+        ),
+        (nr_of_stalls > 1, "has one goal: give psi=SHARE once"),
         (refaults, "has no goal for refaults: write psi=SHARE, or choose --look bpf"),
     ]
     .into_iter()

@@ -77,6 +77,8 @@ pub struct Meter {
     attributed: BTreeMap<TargetId, Arc<str>>,
     /// whether an objective bounds the refaults of page cache
     by_cache: bool,
+    /// A request has changed the targets, which may no longer be whole groups.
+    has_other_targets: bool,
     /// page cache of the targets' groups, and the time of this reading
     caches: BTreeMap<Arc<str>, GroupCache>,
     caches_read: Option<Nanos>,
@@ -131,7 +133,22 @@ impl Meter {
 
     /// The same as the successor of another meter: counters continue.
     pub fn after(self, before: Meter) -> Self {
-        Meter { pressure: before.pressure, ..self }
+        let Meter { pressure, has_other_targets, .. } = before;
+        let by_cache = self.by_cache && !has_other_targets;
+        Meter { pressure, by_cache, has_other_targets, ..self }
+    }
+
+    /// Notes that a request has changed the targets. The page cache of their groups is left alone from now on, as in
+    /// [`Meter::selecting`].
+    pub fn note_other_targets(&mut self) {
+        if self.by_cache {
+            info!(
+                "page cache that no process maps stays from now on: a request has changed the targets, which may no \
+                 longer be whole control groups"
+            );
+        }
+        (self.by_cache, self.has_other_targets) = (false, true);
+        self.caches.clear();
     }
 
     /// Whether a scheme reads a number from a file, which may belong to another user.

@@ -102,6 +102,14 @@ fn page_cache_of_groups_that_can_reclaim_it() {
     assert_eq!((selecting(&whole), selecting(&Selection::pid(7))), (1, 0));
     assert_eq!(selecting(&Selection { except_comms: vec!["x".into()], ..whole }), 0);
     assert_eq!(meter(Aim::Save(3000)).read(root.path(), &at(1), &pids).caches, BTreeMap::new());
+    meter_of.note_other_targets();
+    assert_eq!(meter_of.read(root.path(), &at(21), &pids).caches, BTreeMap::new());
+    let mut next = meter(Aim::Refaults(2000)).after(meter_of);
+    assert_eq!(
+        next.read(root.path(), &at(22), &pids).caches,
+        BTreeMap::new(),
+        "after a commit too"
+    );
 }
 
 fn why_not(root: &TempDir, scheme: &Scheme, pids: &[i32]) -> String {

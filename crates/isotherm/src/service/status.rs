@@ -7,7 +7,11 @@ use isotherm_report::bytes;
 pub fn done(engine: &Engine, dry: bool) -> String {
     let would = if dry { "would " } else { "" };
     let of = engine.schemes().map(|(scheme, stats)| {
-        let off = if stats.exceeded > 0 { " (quota)" } else { "" };
+        let off = match () {
+            () if stats.exceeded > 0 => " (quota)",
+            () if stats.inactive > 0 && stats.tried.bytes == 0 => " (inactive by its watermarks)",
+            () => "",
+        };
         format!("{would}{} {}{off}  ", scheme.name, bytes(stats.applied.bytes))
     });
     of.collect()

@@ -8,6 +8,9 @@ use serde::Serialize;
 /// The first sweep has ended once the coverage reaches this, in units of 1/10,000.
 const SWEPT_BP: u32 = 9_500;
 
+/// A shorter time without progress is no sign.
+const MIN_STUCK: Duration = Duration::from_secs(1);
+
 /// Sums over the snapshots so far.
 pub struct Gauge {
     /// limit on the cost, in millionths of a CPU; `None`: no limit
@@ -17,6 +20,8 @@ pub struct Gauge {
     lost: Duration,
     /// time covered by snapshots
     watched: Duration,
+    /// highest coverage so far, in units of 1/10,000, and the time watched until it was reached
+    highest: (u32, Duration),
     swept: bool,
     last: Option<Quality>,
     known: SupportTotals,
@@ -66,6 +71,7 @@ impl Gauge {
             looking: Duration::ZERO,
             lost: Duration::ZERO,
             watched: Duration::ZERO,
+            highest: (0, Duration::ZERO),
             swept: false,
             last: None,
             known: SupportTotals::default(),
@@ -86,7 +92,17 @@ impl Gauge {
         self.watched += s.end.since(s.start);
         self.last = s.quality;
         self.known = SupportTotals::of(s);
-        self.swept |= s.quality.is_some_and(|q| q.coverage_bp >= SWEPT_BP);
+        let coverage = s.quality.map_or(0, |q| q.coverage_bp);
+        if coverage > self.highest.0 {
+            self.highest = (coverage, self.watched);
+        }
+        self.swept |= coverage >= SWEPT_BP || self.is_stuck();
+    }
+
+    /// Whether the coverage has not risen for as long as it took to rise: new memory comes as fast as it is swept.
+    fn is_stuck(&self) -> bool {
+        let (highest, rose) = self.highest;
+        highest > 0 && self.watched >= 2 * rose + MIN_STUCK
     }
 
     /// CPU time that the targets have lost.
@@ -268,6 +284,9 @@ mod tests {
         assert!(over.contains("  80 % seen") && !over.contains("sweeping"), "{over}");
         let nothing = gauge(&[0], Restraint::None).line(Duration::ZERO, 1.0);
         assert!(nothing.contains("sweeping: 0 % seen  "), "{nothing}");
+        // Found by a new user: the remainder grew without an end.
+        let stuck = gauge(&[4000, 3900, 3800, 4000], Restraint::None).line(Duration::ZERO, 4.0);
+        assert!(stuck.contains("  40 % seen") && !stuck.contains("to go"), "{stuck}");
     }
 
     #[test]

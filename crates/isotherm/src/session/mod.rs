@@ -209,6 +209,13 @@ impl JobContext<'_> {
         Ok(())
     }
 
+    /// Drops lasting targets that the source has forgotten.
+    fn forget<J: Job + ?Sized>(&mut self, job: &mut J) {
+        let gone = self.watch.gone();
+        self.state.follower.forget_lasting(&gone);
+        gone.into_iter().for_each(|target| job.gone(target));
+    }
+
     /// Reports new targets, or new names of targets.
     fn name<J: Job + ?Sized>(&mut self, facts: &[TargetInfo], job: &mut J) -> Result<(), J::Error> {
         for fact in facts {
@@ -496,6 +503,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         self.state.follower.add_lasting(&news);
         let mut on = JobContext { watch, state: self.state };
         on.name(&news, self.job).map_err(DriverError)?;
+        on.forget(self.job);
         if let ControlFlow::Break(end) = self.job.snapshot(&mut on, &s).map_err(DriverError)? {
             return Ok(ControlFlow::Break(end));
         }

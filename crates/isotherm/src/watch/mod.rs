@@ -101,7 +101,7 @@ pub fn check_sample(way: Way, attrs: &Attrs) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// Targets that are not processes, and are watched until the end.
+/// Targets that are not processes.
 #[derive(Debug, Clone)]
 pub struct StaticTargets {
     /// what they are
@@ -169,6 +169,11 @@ pub trait Watch: Source {
 
     /// Lasting targets that have appeared or changed their names since the last call.
     fn news(&mut self) -> Vec<TargetInfo> {
+        Vec::new()
+    }
+
+    /// Lasting targets that were forgotten since the last call, because they have not been seen for long.
+    fn gone(&mut self) -> Vec<TargetId> {
         Vec::new()
     }
 

@@ -186,6 +186,10 @@ impl Watch for ProcessFileWatch {
         self.files.news()
     }
 
+    fn gone(&mut self) -> Vec<TargetId> {
+        self.files.gone()
+    }
+
     fn leave_out(&mut self, file: &File) -> Result<(), WatchError> {
         self.files.leave_out(file)
     }

@@ -39,10 +39,11 @@ pub fn draw(frame: &mut Frame<'_>, app: &App, area: Rect) {
     let spark = (width.saturating_sub(fixed + name + 2)).min(SPARK.1);
     let mut lines = vec![totals(app, width), titles(app, &columns, name, spark)];
     let height = usize::from(area.height).saturating_sub(lines.len());
-    let first = (app.selection() + 1).saturating_sub(height);
-    for row in app.rows.iter().skip(first).take(height) {
+    let selection = app.selection();
+    let first = (selection + 1).saturating_sub(height);
+    for (i, row) in app.rows.iter().enumerate().skip(first).take(height) {
         let text = line(app, row, &columns, name, spark);
-        let selected = app.selected.as_ref() == Some(&row.key);
+        let selected = i == selection;
         let style =
             if selected { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
         // The selection is visible on terminals without attributes too.

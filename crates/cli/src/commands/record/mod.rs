@@ -16,7 +16,7 @@ use isotherm::watch::{AttrsFor, WatchedMemory};
 
 use self::status::last_lines;
 use super::line::StatusLine;
-use crate::cli::{Record, Targets, UsageError, Watching};
+use crate::cli::{LAKE_OF_PROCESSES, Record, Targets, UsageError, Watching};
 use crate::log::say;
 
 /// Records until a signal, a request, a limit or the end of the targets.
@@ -67,9 +67,7 @@ fn options(o: &Record) -> Result<RecordOptions> {
         return Err(UsageError::new(text).into());
     }
     if o.lake.place.is_some() && (o.physical || o.of_files()) {
-        let text = "--lake has rows of control groups, which --physical and files do not have: leave out --lake, or \
-                    watch processes";
-        return Err(UsageError::new(text).into());
+        return Err(UsageError::new(LAKE_OF_PROCESSES).into());
     }
     if o.alloc == Some(0) {
         let text = "--alloc=0 has no meaning: give the mean number of bytes between two samples (--alloc=512K)";

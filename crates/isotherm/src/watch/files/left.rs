@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use isotherm_core::Nanos;
+use isotherm_core::{Nanos, TargetId};
 use isotherm_linux::page_cache::FileKey;
 
 use super::MAX_WATCHED_FILES;
@@ -39,26 +39,30 @@ impl LeftFiles {
         self.files.values_mut().map(|left| &mut left.file)
     }
 
-    /// Adds files that have left, and forgets those that left long ago, or before many others.
+    /// Adds files that have left, and forgets those that left long ago, or before many others. Returns the targets of
+    /// the latter.
     pub fn add(
         &mut self,
         left: BTreeMap<FileKey, WatchedFile>,
         is_cached: impl Fn(&FileKey) -> bool,
         now: Nanos,
-    ) {
+    ) -> Vec<TargetId> {
         for (key, file) in left {
             self.files.insert(key, LeftFile { file, since: now, was_absent: false });
         }
-        self.files.retain(|_, left| now.since(left.since) < LEFT_FILE_LIFETIME);
+        let is_old = |_: &FileKey, left: &mut LeftFile| now.since(left.since) >= LEFT_FILE_LIFETIME;
+        let old: Vec<LeftFile> = self.files.extract_if(.., is_old).map(|(_, left)| left).collect();
         for (key, left) in &mut self.files {
             left.was_absent |= !is_cached(key);
         }
         let surplus = self.files.len().saturating_sub(MAX_WATCHED_FILES);
         let mut oldest: Vec<_> = self.files.iter().map(|(key, left)| (left.since, *key)).collect();
         oldest.sort_unstable();
-        for (_, key) in oldest.iter().take(surplus) {
-            self.files.remove(key);
-        }
+        let surplus = oldest.iter().take(surplus).filter_map(|(_, key)| self.files.remove(key));
+        old.into_iter()
+            .chain(surplus)
+            .flat_map(|left| left.file.targets().collect::<Vec<_>>())
+            .collect()
     }
 }
 
@@ -68,6 +72,10 @@ mod tests {
 
     fn files(numbers: std::ops::Range<u64>) -> BTreeMap<FileKey, WatchedFile> {
         numbers.map(|n| ((0, n, 0), WatchedFile::default())).collect()
+    }
+
+    fn target(number: u32) -> BTreeMap<FileKey, WatchedFile> {
+        BTreeMap::from([((0, number.into(), 0), WatchedFile::of_target(TargetId(number)))])
     }
 
     const SECOND: u64 = 1_000_000_000;
@@ -83,6 +91,15 @@ mod tests {
         assert_eq!(was_absent(left.take(&(0, 1, 0))), None, "it has returned");
         left.add(BTreeMap::new(), |_| true, Nanos(5401 * SECOND));
         assert!(left.take(&(0, 2, 0)).is_none(), "an hour ago");
+    }
+
+    #[test]
+    fn the_targets_of_forgotten_files_are_known() {
+        let (mut left, is_cached) = (LeftFiles::default(), |_: &FileKey| true);
+        assert_eq!(left.add(target(1), is_cached, Nanos(SECOND)), []);
+        assert_eq!(left.add(target(2), is_cached, Nanos(3601 * SECOND)), [TargetId(1)]);
+        let many = files(10..10 + MAX_WATCHED_FILES as u64);
+        assert_eq!(left.add(many, is_cached, Nanos(3602 * SECOND)), [TargetId(2)]);
     }
 
     #[test]

@@ -161,7 +161,8 @@ impl WatchedFiles {
             self.files.files.insert(key, watched);
         }
         let cut: HashSet<FileKey> = cut.iter().map(|f| f.file.key()).collect();
-        self.files.left.add(before, |key| cut.contains(key), now);
+        let gone = self.files.left.add(before, |key| cut.contains(key), now);
+        self.files.gone.extend(gone);
         Ok(())
     }
 
@@ -212,6 +213,8 @@ struct Watched {
     next_id: u32,
     /// names to report
     news: Vec<TargetInfo>,
+    /// forgotten targets to report
+    gone: Vec<TargetId>,
     /// There were more files than can be watched.
     is_cut: bool,
     listed: Pace,
@@ -230,6 +233,7 @@ impl Watched {
             own: HashSet::new(),
             next_id: first.0,
             news: Vec::new(),
+            gone: Vec::new(),
             is_cut: false,
             listed: Pace::default(),
             failed_listings: 0,
@@ -560,11 +564,17 @@ impl Watch for FileWatch {
         std::mem::take(&mut self.files.files.news)
     }
 
+    fn gone(&mut self) -> Vec<TargetId> {
+        std::mem::take(&mut self.files.files.gone)
+    }
+
     fn leave_out(&mut self, file: &File) -> Result<(), WatchError> {
         let WatchedFiles { reader, files, .. } = &mut self.files;
         let Some(cache) = reader.page_cache() else { return Ok(()) };
         for file in cache.open_file(file)?.files {
-            files.files.remove(&file.key());
+            if let Some(own) = files.files.remove(&file.key()) {
+                files.gone.extend(own.targets());
+            }
             files.own.insert(file.key());
         }
         Ok(())

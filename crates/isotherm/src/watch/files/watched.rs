@@ -144,12 +144,25 @@ impl WatchedFile {
         if is_named { Vec::new() } else { self.targets.iter().map(fact).collect() }
     }
 
+    #[cfg(test)]
+    pub fn of_target(id: TargetId) -> Self {
+        let counted = CountedTarget::new(PAGE_SIZE << WINDOW_SHIFT);
+        WatchedFile { targets: vec![(id, Access::Any, counted)], ..WatchedFile::default() }
+    }
+
+    /// The targets that it is.
+    pub fn targets(&self) -> impl Iterator<Item = TargetId> {
+        self.targets.iter().map(|(id, ..)| *id)
+    }
+
     /// It has returned to the watched files; whether it was not cached meanwhile.
     pub fn resume(&mut self, was_absent: bool) {
         if was_absent {
             self.parts.clear();
         }
         self.was_absent = Some(was_absent);
+        // Its name is reported again: a record that has ended its part of the file no longer knows it.
+        self.mappings = Arc::default();
     }
 
     /// Sets its size, which may have changed since it was listed.
