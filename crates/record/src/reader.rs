@@ -84,7 +84,7 @@ impl Reader {
         files.reverse();
         files.push(path.to_owned());
         let later = |path: PathBuf| {
-            let file = File::open(&path).ok().and_then(|file| id(&file));
+            let file = open(&path).ok().and_then(|file| id(&file));
             LaterFile { path, file }
         };
         let mut later: VecDeque<LaterFile> = files.into_iter().map(later).collect();
