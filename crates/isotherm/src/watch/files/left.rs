@@ -50,19 +50,16 @@ impl LeftFiles {
         for (key, file) in left {
             self.files.insert(key, LeftFile { file, since: now, was_absent: false });
         }
-        let is_old = |_: &FileKey, left: &mut LeftFile| now.since(left.since) >= LEFT_FILE_LIFETIME;
-        let old: Vec<LeftFile> = self.files.extract_if(.., is_old).map(|(_, left)| left).collect();
         for (key, left) in &mut self.files {
             left.was_absent |= !is_cached(key);
         }
-        let surplus = self.files.len().saturating_sub(MAX_WATCHED_FILES);
         let mut oldest: Vec<_> = self.files.iter().map(|(key, left)| (left.since, *key)).collect();
         oldest.sort_unstable();
-        let surplus = oldest.iter().take(surplus).filter_map(|(_, key)| self.files.remove(key));
-        old.into_iter()
-            .chain(surplus)
-            .flat_map(|left| left.file.targets().collect::<Vec<_>>())
-            .collect()
+        let old = oldest.partition_point(|(since, _)| now.since(*since) >= LEFT_FILE_LIFETIME);
+        let surplus = oldest.len().saturating_sub(MAX_WATCHED_FILES);
+        let gone =
+            oldest.iter().take(old.max(surplus)).filter_map(|(_, key)| self.files.remove(key));
+        gone.flat_map(|left| left.file.targets().collect::<Vec<_>>()).collect()
     }
 }
 
