@@ -260,19 +260,3 @@ fn files_that_cannot_be_records_are_reported_at_once() {
         }
     }
 }
-
-/// Found by a review: targets with the same number were mixed.
-#[test]
-fn a_record_of_several_recordings_is_not_shown_as_one() {
-    let dir = TempDir::new().unwrap();
-    let [one, other, both] = ["one", "other", "both"].map(|name| dir.path().join(name));
-    synthetic::write(&one, SNAPSHOTS);
-    synthetic::write_in("/a", 0, &other, SNAPSHOTS);
-    let bytes = [&one, &other].map(|path| fs::read(path).unwrap()).concat();
-    fs::write(both, bytes).unwrap();
-    for report in ["summary", "wss", "raw", "cgroups"] {
-        let done = run_in(dir.path(), &["report", report, "-i", "both"]);
-        assert_eq!(done.status, 1, "{report}");
-        assert!(done.err.contains("more than one recording"), "{report}: {}", done.err);
-    }
-}

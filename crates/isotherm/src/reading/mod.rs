@@ -76,12 +76,6 @@ pub enum ReadingError {
     /// the record has neither its beginning nor a snapshot
     #[error("neither its beginning nor any snapshot can be read")]
     NoFacts,
-    /// its recordings number their targets and their times independently
-    #[error(
-        "there is more than one recording in this record, and a report is of one: make one of them with isotherm edit \
-         (isotherm edit RECORD -o OTHER)"
-    )]
-    SeveralRecordings,
     /// no target matches a word
     #[error("no target matches {word:?}: the record has {targets}")]
     NoTarget {
@@ -164,12 +158,9 @@ pub fn each_shown<E: From<ReadingError>>(
     warn: bool,
     mut take: impl FnMut(&Event) -> Result<(), E>,
 ) -> Result<(), E> {
-    let (mut any, mut begun) = (false, false);
+    let mut any = false;
     let mut lost = Lost::default();
     let torn = each_event(open(input)?, |event, skipped| {
-        if matches!(event, Event::Header(_)) && std::mem::replace(&mut begun, true) {
-            return Err(ReadingError::SeveralRecordings.into());
-        }
         lost = skipped;
         any |= matches!(event, Event::Snapshot(_));
         take(event)
