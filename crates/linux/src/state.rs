@@ -43,6 +43,12 @@ impl Thread {
     pub fn lives(&self, root: &Path) -> bool {
         Thread::now(root, self.pid).as_ref() == Some(self)
     }
+
+    /// The same, except if it has ended and its parent has not waited for it.
+    #[must_use]
+    pub fn runs(&self, root: &Path) -> bool {
+        stat(root, self.pid).is_ok_and(|s| !s.has_ended && s.start_ticks == self.start_ticks)
+    }
 }
 
 /// Creates a directory for such files, into which only its owner may look.
@@ -129,6 +135,21 @@ mod tests {
         let _locked = lock(&note, true).unwrap().unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&dir), mode(&note)), (0o700, 0o600));
+    }
+
+    /// Found by a review: the weights of a killed run stayed while its parent did not wait for it.
+    #[test]
+    fn a_process_that_nobody_waits_for_has_ended() {
+        let root = Path::new("/");
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let process = Thread::now(root, child.id().cast_signed()).unwrap();
+        assert!(process.runs(root));
+        child.kill().unwrap();
+        while !stat(root, process.pid).unwrap().has_ended {
+            std::thread::yield_now();
+        }
+        assert!(process.lives(root) && !process.runs(root));
+        child.wait().unwrap();
     }
 
     #[test]

@@ -155,8 +155,7 @@ pub fn apply(pid: i32, advice: &ProgramAdvice, stop: &Stop) -> Result<AppliedAdv
     let root = Path::new(crate::ROOT);
     let mut applying = Applying::new(advice);
     let process = Thread::now(root, pid).ok_or(ExecError::NoProcess(pid))?;
-    let runs = || process.lives(root) && proc::stat(root, pid).is_ok_and(|stat| !stat.has_ended);
-    while !stop.is_over() && runs() {
+    while !stop.is_over() && process.runs(root) {
         applying.round(&with_descendants(root, vec![pid]));
         stop.sleep_until(sys::monotonic() + applying.pause);
     }

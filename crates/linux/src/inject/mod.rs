@@ -152,8 +152,10 @@ fn thread(root: &Path, pid: i32) -> Result<i32, InjectError> {
 
 /// The letter of a thread's state.
 fn state(root: &Path, pid: i32, tid: i32) -> Option<char> {
-    let stat = std::fs::read_to_string(root.join(format!("proc/{pid}/task/{tid}/stat"))).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
+    // The kernel cuts names after 15 bytes, also within a character.
+    let stat = std::fs::read(root.join(format!("proc/{pid}/task/{tid}/stat"))).ok()?;
+    let end = stat.windows(2).rposition(|pair| pair == b") ")?;
+    stat.get(end + 2).copied().map(char::from)
 }
 
 /// The address of a `syscall` instruction in the vDSO.

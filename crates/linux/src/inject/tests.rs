@@ -153,6 +153,20 @@ fn the_kernel_s_answer_is_returned() {
     assert_eq!(said.raw_os_error(), Some(libc::ENOMEM));
 }
 
+/// Found by a review: the process counted as one that had ended, so that it got no advice, or kept its locks.
+#[test]
+fn a_name_that_is_cut_within_a_character_is_no_end() {
+    let script = "printf 'aaaaaaaaaaaaaa\\303\\244' > /proc/$$/comm; read line";
+    let shell = Started::new("sh", &["-c", script]);
+    let heap = shell.wait_for_heap();
+    let name = || std::fs::read(format!("/proc/{}/comm", shell.pid())).unwrap();
+    while name() != b"aaaaaaaaaaaaaa\xc3\n" {
+        std::thread::yield_now();
+    }
+    shell.request(InjectedCall::Lock(heap)).unwrap();
+    assert!(shell.locked() > 0);
+}
+
 #[test]
 fn a_stopped_process_is_left_alone() {
     let cat = Started::new("cat", &[]);

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::error::NumaError;
 use super::files::{list, number, text};
-use crate::proc::ProcError;
+use crate::proc;
 
 const NODES: &str = "sys/devices/system/node";
 const TIERS: &str = "sys/devices/virtual/memory_tiering";
@@ -144,11 +144,9 @@ fn tiers(root: &Path) -> BTreeMap<u32, u32> {
 /// # Errors
 /// If the process has ended, or its status lists none.
 pub fn allowed_nodes_of(root: &Path, pid: i32) -> Result<Vec<u32>, NumaError> {
+    let allowed = proc::status_field(root, pid, "Mems_allowed_list:")?;
     let path = root.join(format!("proc/{pid}/status"));
-    let status = std::fs::read_to_string(&path);
-    let status = status.map_err(|source| ProcError::Read { path: path.clone(), source })?;
-    let allowed = status.lines().find_map(|l| l.strip_prefix("Mems_allowed_list:"));
-    list(&path, allowed.ok_or(NumaError::NoNodes)?.trim())
+    list(&path, &allowed.ok_or(NumaError::NoNodes)?)
 }
 
 /// The mode of NUMA balancing: 1 moves pages towards the CPUs that use them, 2 between tiers, 3 both; 0 is off;

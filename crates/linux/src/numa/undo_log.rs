@@ -80,7 +80,7 @@ impl UndoLog {
         let state = known.unwrap_or(UndoState { version: VERSION, boot_id, set: None, run: None });
         let swept = RestoreResult::default();
         let mut log = UndoLog { root: root.to_owned(), file, files, state, swept };
-        log.swept = log.without_owners(|o| o.lives(root))?;
+        log.swept = log.without_owners(|o| o.runs(root))?;
         Ok(log)
     }
 
@@ -212,7 +212,7 @@ fn read(file: &File, path: &Path) -> Result<Option<UndoState>, NumaError> {
 pub(super) fn has_leftover(root: &Path) -> bool {
     let file = File::open(root.join(PATH)).ok();
     let run = file.and_then(|f| state::read::<UndoState>(&f, SIZE)).and_then(|s| s.run);
-    run.is_some_and(|run| !run.owners.iter().any(|o| o.lives(root)))
+    run.is_some_and(|run| !run.owners.iter().any(|o| o.runs(root)))
 }
 
 fn lock(path: &Path) -> io::Result<File> {
