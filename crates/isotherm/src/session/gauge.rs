@@ -20,7 +20,7 @@ pub struct Gauge {
     lost: Duration,
     /// time covered by snapshots
     watched: Duration,
-    /// highest coverage so far, in units of 1/10,000, and the time watched until it was reached
+    /// highest coverage of this sweep so far, in units of 1/10,000, and the time watched until it was reached
     highest: (u32, Duration),
     swept: bool,
     last: Option<Quality>,
@@ -93,7 +93,8 @@ impl Gauge {
         self.last = s.quality;
         self.known = SupportTotals::of(s);
         let coverage = s.quality.map_or(0, |q| q.coverage_bp);
-        if coverage > self.highest.0 {
+        // Much new memory begins another sweep.
+        if coverage > self.highest.0 || coverage < self.highest.0 / 2 {
             self.highest = (coverage, self.watched);
         }
         self.swept |= coverage >= SWEPT_BP || self.is_stuck();
@@ -287,6 +288,8 @@ mod tests {
         // Found by a new user: the remainder grew without an end.
         let stuck = gauge(&[4000, 3900, 3800, 4000], Restraint::None).line(Duration::ZERO, 4.0);
         assert!(stuck.contains("  40 % seen") && !stuck.contains("to go"), "{stuck}");
+        let grown = gauge(&[9000, 500, 600, 700, 800], Restraint::None).line(Duration::ZERO, 5.0);
+        assert!(grown.contains("sweeping: 8 % seen, about"), "{grown}");
     }
 
     #[test]
