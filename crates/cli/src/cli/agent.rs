@@ -42,8 +42,8 @@ impl Agent {
 }
 
 /// Refuses a lake where only files or physical memory are watched.
-pub const LAKE_OF_PROCESSES: &str = "--lake has rows of control groups, which --physical and files do not have: leave \
-                                     out --lake, or watch processes";
+pub const LAKE_OF_PROCESSES: &str = "--lake has rows of control groups, and neither files nor physical memory have \
+                                     any: leave out --lake, or watch processes";
 
 /// The lake, and what to write to it.
 #[derive(Debug, Args)]

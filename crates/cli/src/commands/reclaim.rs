@@ -271,6 +271,20 @@ mod tests {
     }
 
     #[test]
+    fn a_lake_requires_processes() {
+        for (selected, is_refused) in
+            [(&["--dir=/tmp"][..], true), (&["--dir=/tmp", "--pid=1"], false)]
+        {
+            let args = ["isotherm", "reclaim", "--lake=/no/lake"].iter().chain(selected);
+            let Command::Reclaim(o) = Cli::try_parse_from(args).unwrap().command else {
+                unreachable!()
+            };
+            let refused = o.acting.check().err().is_some_and(|e| e.to_string().contains("--lake"));
+            assert_eq!(refused, is_refused, "{selected:?}");
+        }
+    }
+
+    #[test]
     fn options_become_a_request_to_the_kernel() {
         let asked = of_kernel(&["--all", "--goal", "psi=0.1%", "--quota", "20ms/2s"]).unwrap();
         assert_eq!(asked.min_age, Duration::from_secs(120));

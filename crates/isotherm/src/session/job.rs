@@ -44,7 +44,7 @@ pub trait Job {
         Ok(())
     }
 
-    /// A process has ended.
+    /// A process has ended, or a file was forgotten.
     fn gone(&mut self, _target: TargetId) {}
 
     /// The attribution of a process was read.
