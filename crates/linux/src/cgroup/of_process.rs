@@ -7,10 +7,19 @@ use super::{Cgroup, Limit, PROCS, Version, mounts, read_up_to};
 
 impl Cgroup {
     /// The group of process `pid` in the hierarchy of the memory controller. `None` if the process is in the
-    /// root group, or in a group that is not visible here.
+    /// root group, in a group without the memory controller, or in one that is not visible here.
     #[must_use]
     pub fn of_process(root: &Path, pid: i32) -> Option<Self> {
         Self::of_path(root, &path_of(root, pid)?)
+    }
+
+    /// The group to which the memory of process `pid` is charged, and whose limits apply to it: its own group, or with
+    /// version 2 the nearest one above it that has the memory controller. Other processes may share it. `None` for the
+    /// root group, and for a group that is not visible here.
+    #[must_use]
+    pub fn charged_for(root: &Path, pid: i32) -> Option<Self> {
+        let path = path_of(root, pid)?;
+        Path::new(&path).ancestors().find_map(|path| Self::of_path(root, path.to_str()?))
     }
 
     /// The group with this path in the hierarchy of the memory controller, as [`path_of`] returns it. `None` for

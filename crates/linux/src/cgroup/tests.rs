@@ -88,6 +88,24 @@ fn a_subtree_contains_members_by_the_right_hierarchy() {
     assert_eq!(other.subtree(root.path()), None, "of no memory controller");
 }
 
+/// Found by a review: the limit of a service was not seen for processes in a group below it without the controller.
+#[test]
+fn memory_is_charged_to_the_nearest_group_with_the_controller() {
+    let root = machine();
+    let group = |pid: i32, text: &str| {
+        let path = root.path().join(format!("proc/{pid}"));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("cgroup"), text).unwrap();
+        let dir = |group: Cgroup| group.dir().strip_prefix(root.path()).unwrap().to_owned();
+        [Cgroup::of_process, Cgroup::charged_for].map(|of| of(root.path(), pid).map(dir))
+    };
+    let shop = Some("sys/fs/cgroup/unified/shop".into());
+    assert_eq!(group(812, "0::/shop\n"), [shop.clone(), shop.clone()]);
+    assert_eq!(group(900, "0::/shop/below\n"), [None, shop]);
+    assert_eq!(group(901, "0::/\n"), [None, None]);
+    assert_eq!(group(902, "0::/../shop\n"), [None, None]);
+}
+
 #[test]
 fn a_subtree_contains_the_groups_below_it_only() {
     let root = machine();

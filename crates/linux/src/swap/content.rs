@@ -132,7 +132,7 @@ impl SwapContent {
     fn by_group(&self, root: &Path) -> Vec<(Cgroup, u64)> {
         let mut groups: BTreeMap<PathBuf, (Cgroup, u64)> = BTreeMap::new();
         for holder in &self.holders {
-            let Some(group) = Cgroup::of_process(root, holder.pid) else { continue };
+            let Some(group) = Cgroup::charged_for(root, holder.pid) else { continue };
             for group in group.with_those_above() {
                 let dir = group.dir().to_owned();
                 groups.entry(dir).or_insert((group, 0)).1 += holder.swapped;

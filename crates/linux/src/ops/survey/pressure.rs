@@ -137,7 +137,7 @@ fn pressure(
     pid: i32,
     machine: &mut MachineReclaim,
 ) -> (Option<Pressure>, Option<Cgroup>) {
-    let group = Cgroup::of_process(root, pid);
+    let group = Cgroup::charged_for(root, pid);
     let headroom = group.as_ref().and_then(Cgroup::headroom);
     let limited = group.clone().filter(|_| headroom.is_some());
     let group = group.filter(|g| g.version() == Version::V2 || headroom.is_some());
