@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -83,16 +84,24 @@ fn advise(dir: &Path, name: &str, heap: u64) {
 
 /// Advice to lock several mappings, each from an offset on.
 fn advise_all(dir: &Path, name: &str, mappings: &[(&str, u64, u64)]) {
+    advise_last(dir, &[name], mappings);
+}
+
+/// The same for the last of several processes.
+fn advise_last(dir: &Path, names: &[&str], mappings: &[(&str, u64, u64)]) {
     let ranges = (1u64..).zip(mappings).map(|(i, &(mapping, bytes, offset))| {
         json!({
-            "action": "lock", "target": 0, "mapping": mapping,
+            "action": "lock", "target": names.len() - 1, "mapping": mapping,
             "mapping_range": [format!("{:#x}", i << 40), format!("{:#x}", (i << 40) + bytes)],
             "offset_bytes": offset, "size_bytes": bytes - offset, "rate_hz": 10.0,
         })
     });
+    let targets = names.iter().enumerate();
+    let targets =
+        targets.map(|(i, name)| json!({ "target": i, "label": format!("{name} (pid {})", i + 1) }));
     let advice = json!({
         "schema_version": 1,
-        "targets": [{ "target": 0, "label": format!("{name} (pid 1)") }],
+        "targets": targets.collect::<Vec<_>>(),
         "ranges": ranges.collect::<Vec<_>>(),
     });
     fs::write(dir.join("advice.json"), advice.to_string()).unwrap();
@@ -273,18 +282,65 @@ fn a_command_ends_as_it_does_by_itself() {
     assert_eq!(run("kill -9 $$").status, 128 + 9);
 }
 
+/// A pipe in a folder.
+fn pipe(dir: &Path, name: &str) -> fs::File {
+    let path = dir.join(name);
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    // With both ends open, nothing waits for the other end.
+    fs::File::options().read(true).write(true).open(path).unwrap()
+}
+
+/// Found by a review: the parent of a worker had the worker's advice, which did not fit, and the worker had none.
+#[test]
+fn a_second_process_of_a_name_has_the_advice_of_the_second() {
+    let (dir, heap_of_cat) = (TempDir::new().unwrap(), Cat::start().heap().unwrap());
+    advise_last(dir.path(), &["cat", "cat"], &[("[heap]", heap_of_cat, 4096)]);
+    let (input, mut go) = (pipe(dir.path(), "input"), pipe(dir.path(), "go"));
+    let script = "cat <input & echo $! >new; mv new one; read line <go
+        cat <input & echo $! >new; mv new two; read line <go; kill $(cat one two)";
+    let mut exec = isotherm(["exec", "--advice", "advice.json", "--", "sh", "-c", script]);
+    let mut exec = exec.current_dir(dir.path()).stderr(Stdio::null()).spawn().unwrap();
+    let pid = |name: &str| {
+        let path = dir.path().join(name);
+        until("a pid", || path.exists());
+        fs::read_to_string(path).unwrap().trim().parse::<u32>().unwrap()
+    };
+    let one = pid("one");
+    until("the first cat", || heap(one) == Some(heap_of_cat));
+    writeln!(go).unwrap();
+    let two = pid("two");
+    until("the lock", || locked(two) == heap_of_cat - 4096);
+    assert_eq!(locked(one), 0);
+    writeln!(go).unwrap();
+    assert_eq!(wait(&mut exec).code(), Some(0));
+    drop(input);
+}
+
+/// Found by a review: the record has the name of the script, and the process that of its interpreter.
+#[test]
+fn a_script_has_its_advice() {
+    let dir = TempDir::new().unwrap();
+    let script = dir.path().join("tool.sh");
+    fs::write(&script, "#!/bin/sh\nread line\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = KillOnDrop(Command::new(script).stdin(Stdio::piped()).spawn().unwrap());
+    until("that it waits", || {
+        status(Path::new(&format!("/proc/{}", script.id())), "State:").starts_with('S')
+            && heap(script.id()).is_some()
+    });
+    let heap = heap(script.id()).unwrap();
+    advise(dir.path(), "tool.sh", heap);
+    let exec = exec_in(dir.path(), script.id());
+    until("the lock", || locked(script.id()) == heap - 4096);
+    end(exec);
+}
+
 /// A command starts cat in the background, and ends before it.
 #[test]
 fn what_a_command_leaves_behind_is_unlocked() {
     let (dir, heap) = (TempDir::new().unwrap(), Cat::start().heap().unwrap());
     advise(dir.path(), "cat", heap);
-    let pipe = |name: &str| {
-        let path = dir.path().join(name);
-        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        // With both ends open, nothing waits for the other end.
-        fs::File::options().read(true).write(true).open(path).unwrap()
-    };
-    let (input, mut end) = (pipe("input"), pipe("end"));
+    let (input, mut end) = (pipe(dir.path(), "input"), pipe(dir.path(), "end"));
     let script = "cat <input & echo $! >new; mv new pid; read line <end";
     let mut exec = isotherm(["exec", "--advice", "advice.json", "--", "sh", "-c", script]);
     let mut exec = exec.current_dir(dir.path()).stderr(Stdio::null()).spawn().unwrap();

@@ -16,6 +16,10 @@ use super::AppliedAdvice;
 use super::advice::Program;
 use super::place::{place, requests};
 use crate::reading::program;
+use crate::stop::Stop;
+
+/// Calls after which signals are checked: a call for shared memory may wait for 1 MiB from a disk.
+const CALLS_BETWEEN_CHECKS: usize = 64;
 
 /// A process of the command.
 #[derive(Debug)]
@@ -39,12 +43,12 @@ impl Process {
         self.found.iter().flatten().count() == program.mappings.len()
     }
 
-    /// Applies the advice to mappings that have appeared. Returns the time that its calls took; `None` if there were no
-    /// such mappings.
+    /// Applies the advice to mappings that have appeared, until `stop` is over. Returns the time that its calls took;
+    /// `None` if there were no such mappings.
     ///
     /// # Errors
     /// If the process has ended or cannot be made to call the kernel.
-    fn apply(&mut self, program: &Program) -> Result<Option<Duration>, InjectError> {
+    fn apply(&mut self, program: &Program, stop: &Stop) -> Result<Option<Duration>, InjectError> {
         let root = Path::new(crate::ROOT);
         if self.applied.locked > 0 && proc::locked(root, self.process.pid)? < self.applied.locked {
             // The program has unmapped some of it, and may have mapped it again.
@@ -74,7 +78,15 @@ impl Process {
             return Ok(None);
         }
         let begin = Instant::now();
-        let (results, made) = inject::request(root, self.process, &new);
+        let (mut results, mut made) = (Vec::new(), Ok(()));
+        for some in new.chunks(CALLS_BETWEEN_CHECKS) {
+            if made.is_err() || stop.is_over() {
+                break;
+            }
+            let (more, done) = inject::request(root, self.process, some);
+            results.extend(more);
+            made = done;
+        }
         let took = begin.elapsed();
         let locks = new.iter().take(results.len()).filter(|request| is_lock(**request));
         self.locked.extend(locks.filter_map(|request| request.range().non_empty()));
@@ -141,12 +153,33 @@ fn not_locked(request: InjectedCall, locked: &RangeSet<u64>) -> Vec<InjectedCall
     gaps.map(|gap| part(AddrRange::new(gap.start, gap.end))).collect()
 }
 
+/// The names of a process.
+struct Names {
+    /// of the file that it executes, by its command line
+    program: String,
+    /// as the kernel has it: of a script, that of the script
+    comm: String,
+}
+
+impl Names {
+    fn read(root: &Path, pid: i32) -> Option<Self> {
+        let program = program(&proc::command(root, pid).ok()?).to_owned();
+        Some(Names { program, comm: proc::comm(root, pid).ok()? })
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.program == name || self.comm == proc::cut_comm(name)
+    }
+}
+
 /// The processes of a command.
 #[derive(Debug)]
 pub(super) struct Processes<'a> {
     programs: &'a [Program],
     /// the process that has the advice of each program, by the index of the program
     all: BTreeMap<usize, Process>,
+    /// the programs that have had a process
+    used: BTreeSet<usize>,
     /// processes that could not be made to call the kernel
     refused: BTreeSet<i32>,
     /// the maximum that was applied at any time
@@ -155,22 +188,21 @@ pub(super) struct Processes<'a> {
 
 impl<'a> Processes<'a> {
     pub(super) fn new(programs: &'a [Program]) -> Self {
-        let (all, refused) = (BTreeMap::new(), BTreeSet::new());
-        Processes { programs, all, refused, most: AppliedAdvice::default() }
+        let (all, used, refused) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Processes { programs, all, used, refused, most: AppliedAdvice::default() }
     }
 
     /// Applies the advice in the processes that exist now. Returns the time that calls in them took; `None` if there was
     /// nothing new.
-    pub(super) fn apply(&mut self, pids: &[i32]) -> Option<Duration> {
+    pub(super) fn apply(&mut self, pids: &[i32], stop: &Stop) -> Option<Duration> {
         let root = Path::new(crate::ROOT);
-        let name = |pid: i32| proc::command(root, pid).map(|line| program(&line).to_owned());
-        let names: BTreeMap<i32, String> =
-            pids.iter().filter_map(|&pid| Some((pid, name(pid).ok()?))).collect();
+        let names: BTreeMap<i32, Names> =
+            pids.iter().filter_map(|&pid| Some((pid, Names::read(root, pid)?))).collect();
         self.find(&names);
         let mut calls = None;
         for (i, process) in &mut self.all {
             let Some(program) = self.programs.get(*i) else { continue };
-            match process.apply(program) {
+            match process.apply(program, stop) {
                 Ok(None) => {}
                 Ok(Some(took)) => *calls.get_or_insert(Duration::ZERO) += took,
                 Err(InjectError::Ended(_)) => {}
@@ -193,16 +225,21 @@ impl<'a> Processes<'a> {
     }
 
     /// Finds a process for each program that has none: the first process of a name has the advice of the first such
-    /// process of the record, and so on. Of the processes that map shared memory, the one with the lowest pid locks it.
-    fn find(&mut self, names: &BTreeMap<i32, String>) {
+    /// process of the record, and so on, also if there is no advice for it. A process that starts after all of these
+    /// has the advice of one that has ended. Of the processes that map shared memory, the one with the lowest pid locks
+    /// it.
+    fn find(&mut self, names: &BTreeMap<i32, Names>) {
         let programs = self.programs;
         let fits = |i: usize, pid: i32| {
             let name = programs.get(i).and_then(|program| program.name.as_deref());
-            names.get(&pid).is_some_and(|own| name.is_none_or(|name| name == own))
+            names.get(&pid).is_some_and(|own| name.is_none_or(|name| own.has(name)))
         };
         let root = Path::new(crate::ROOT);
         self.all.retain(|i, p| fits(*i, p.process.pid) && p.process.lives(root));
-        for (i, program) in programs.iter().enumerate().filter(|(_, p)| !p.mappings.is_empty()) {
+        let (again, first): (Vec<_>, Vec<_>) =
+            programs.iter().enumerate().partition(|(i, _)| self.used.contains(i));
+        let again = again.into_iter().filter(|(_, program)| !program.mappings.is_empty());
+        for (i, program) in first.into_iter().chain(again) {
             if self.all.contains_key(&i) {
                 continue;
             }
@@ -216,8 +253,10 @@ impl<'a> Processes<'a> {
                 None => maps(pid, program),
             };
             let found = names.keys().copied().find(|&pid| fits(i, pid) && is_right(pid));
-            let found = found.and_then(|pid| Thread::now(root, pid));
-            self.all.extend(found.map(|process| (i, Process::new(process))));
+            if let Some(process) = found.and_then(|pid| Thread::now(root, pid)) {
+                self.used.insert(i);
+                self.all.insert(i, Process::new(process));
+            }
         }
     }
 

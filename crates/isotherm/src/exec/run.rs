@@ -98,7 +98,7 @@ fn share(memory: u64, beside: u64) -> u64 {
 fn memory(pid: i32) -> u64 {
     let root = Path::new(crate::ROOT);
     let total = proc::meminfo(root).map_or(0, |m| m.total);
-    let limit = Cgroup::of_process(root, pid).and_then(|group| group.lowest_limit());
+    let limit = Cgroup::charged_for(root, pid).and_then(|group| group.lowest_limit());
     limit.map_or(total, |limit| limit.min(total))
 }
 
@@ -137,7 +137,7 @@ pub fn run(
     let mut applying = Applying::new(advice);
     let mut until_its_end = || {
         while !started.has_ended_before(applying.pause, stop)? && !stop.is_over() {
-            applying.round(&family.pids(started.pid()));
+            applying.round(&family.pids(started.pid()), stop);
         }
         started.end(stop)
     };
@@ -156,7 +156,7 @@ pub fn apply(pid: i32, advice: &ProgramAdvice, stop: &Stop) -> Result<AppliedAdv
     let mut applying = Applying::new(advice);
     let process = Thread::now(root, pid).ok_or(ExecError::NoProcess(pid))?;
     while !stop.is_over() && process.runs(root) {
-        applying.round(&with_descendants(root, vec![pid]));
+        applying.round(&with_descendants(root, vec![pid]), stop);
         stop.sleep_until(sys::monotonic() + applying.pause);
     }
     applying.processes.unlock();
@@ -175,9 +175,9 @@ impl<'a> Applying<'a> {
         Applying { processes: Processes::new(&advice.programs), pause: MIN_LOOK_INTERVAL }
     }
 
-    fn round(&mut self, pids: &[i32]) {
+    fn round(&mut self, pids: &[i32], stop: &Stop) {
         let since = Instant::now();
-        let calls = self.processes.apply(pids);
+        let calls = self.processes.apply(pids, stop);
         let longer = if calls.is_some() { MIN_LOOK_INTERVAL } else { self.pause * 3 / 2 };
         // Looking takes at most a hundredth of the time. Calls may wait for pages, which is no work of isotherm.
         let looking = since.elapsed().saturating_sub(calls.unwrap_or_default());

@@ -40,6 +40,12 @@ pub enum InjectError {
     /// It is stopped by a signal.
     #[error("process {0} is stopped: continue it (kill -CONT {0})")]
     Stopped(i32),
+    /// Its thread does not stop, because it is in an uninterruptible wait.
+    #[error(
+        "process {0} does not react: it waits for a device, a file server or a child (state D in ps); isotherm makes no \
+         system calls in it before that ends"
+    )]
+    Waiting(i32),
     /// Each stop came at a bad moment: a signal arrived, or the thread was in a restartable sequence.
     #[error("process {0} received signals at each attempt: try again")]
     Busy(i32),

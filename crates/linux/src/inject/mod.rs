@@ -70,8 +70,24 @@ impl InjectedCall {
 }
 
 /// Makes `requests` in a process. Returns the result of each request, in the same order; fewer results, and an error,
-/// if it has ended, is stopped, or cannot be traced.
+/// if it has ended, is stopped, waits uninterruptibly, or cannot be traced.
 pub fn request(
+    root: &Path,
+    process: Thread,
+    requests: &[InjectedCall],
+) -> (Vec<io::Result<()>>, Result<(), InjectError>) {
+    // Its end lets go of a thread that does not stop.
+    let tracer = || request_in_this_thread(root, process, requests);
+    std::thread::scope(|scope| {
+        let started = std::thread::Builder::new().name("tracer".into()).spawn_scoped(scope, tracer);
+        match started {
+            Ok(tracer) => tracer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(source) => (Vec::new(), Err(InjectError::Trace { pid: process.pid, source })),
+        }
+    })
+}
+
+fn request_in_this_thread(
     root: &Path,
     process: Thread,
     requests: &[InjectedCall],
@@ -139,15 +155,20 @@ fn memory(root: &Path, pid: i32) -> io::Result<File> {
     File::open(root.join(format!("proc/{pid}/mem")))
 }
 
-/// A thread of the process that has not ended: the first one, as a rule.
+/// A thread of the process that has not ended: the first one, as a rule. One in an uninterruptible wait is the last
+/// choice, because it stops only after that.
 fn thread(root: &Path, pid: i32) -> Result<i32, InjectError> {
     let all = std::iter::once(pid).chain(proc::tids(root, pid));
-    let mut states = all.filter_map(|tid| Some((tid, state(root, pid, tid)?)));
-    match states.find(|(_, state)| !matches!(state, 'Z' | 'X')) {
-        Some((_, 'T')) => Err(InjectError::Stopped(pid)),
-        Some((tid, _)) => Ok(tid),
-        None => Err(InjectError::Ended(pid)),
+    let mut waiting = None;
+    for tid in all {
+        match state(root, pid, tid) {
+            None | Some('Z' | 'X') => {}
+            Some('T') => return Err(InjectError::Stopped(pid)),
+            Some('D') => waiting = waiting.or(Some(tid)),
+            Some(_) => return Ok(tid),
+        }
     }
+    waiting.ok_or(InjectError::Ended(pid))
 }
 
 /// The letter of a thread's state.

@@ -131,8 +131,7 @@ fn the_parent_of_a_process_that_is_killed_in_a_stop_learns_of_it() {
         let mut tracee = Tracee::stop(root, pid, pid).unwrap();
         if calls {
             let at = instruction(root, pid).unwrap();
-            let nothing = AddrRange::new(0x1000, 0x1000);
-            tracee.call(at, InjectedCall::Unlock(nothing).syscall()).unwrap().unwrap();
+            tracee.call(at, nothing().syscall()).unwrap().unwrap();
         }
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -182,44 +181,58 @@ fn a_stopped_process_is_left_alone() {
     assert!(stat().contains(") T "), "{}", stat());
 }
 
-/// A child that does nothing, and whose system calls the kernel turns into SIGSYS: Syscall User Dispatch. It is killed on
-/// drop.
-struct Dispatching(i32);
+/// A child process, killed on drop.
+struct Forked(i32);
 
-impl Dispatching {
-    fn fork() -> Self {
+impl Forked {
+    /// A child that runs `child`, which makes system calls and uses this flag, and nothing else.
+    fn new(child: impl FnOnce(&AtomicU8)) -> (Self, &'static AtomicU8) {
         let (none, protection) = (std::ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE);
         let shared = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping, which stays. The child only makes system calls and writes to it.
         unsafe {
-            let selector = libc::mmap(none, 4096, protection, shared, -1, 0);
-            assert_ne!(selector, libc::MAP_FAILED);
-            let selector = AtomicU8::from_ptr(selector.cast());
+            let flag = libc::mmap(none, 4096, protection, shared, -1, 0);
+            assert_ne!(flag, libc::MAP_FAILED);
+            let flag: &'static AtomicU8 = AtomicU8::from_ptr(flag.cast());
             match libc::fork() {
                 0 => {
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                    // PR_SET_SYSCALL_USER_DISPATCH and PR_SYS_DISPATCH_ON
-                    let done = libc::prctl(59, 1, 0, 0, selector.as_ptr());
-                    // SYSCALL_DISPATCH_FILTER_BLOCK, or the end of the test
-                    selector.store(if done == 0 { 1 } else { 2 }, Ordering::Release);
+                    child(flag);
                     loop {
                         std::hint::spin_loop();
                     }
                 }
                 pid => {
                     assert_ne!(pid, -1);
-                    while selector.load(Ordering::Acquire) == 0 {
-                        std::thread::yield_now();
-                    }
-                    assert_eq!(selector.load(Ordering::Acquire), 1, "Linux 5.11");
-                    Dispatching(pid)
+                    (Forked(pid), flag)
                 }
             }
         }
     }
+
+    /// A child whose system calls the kernel turns into SIGSYS: Syscall User Dispatch.
+    fn dispatching() -> Self {
+        let (child, selector) = Forked::new(|selector| {
+            // SAFETY: PR_SET_SYSCALL_USER_DISPATCH and PR_SYS_DISPATCH_ON, with a flag that stays.
+            let done = unsafe { libc::prctl(59, 1, 0, 0, selector.as_ptr()) };
+            // SYSCALL_DISPATCH_FILTER_BLOCK, or the end of the test
+            selector.store(if done == 0 { 1 } else { 2 }, Ordering::Release);
+        });
+        while selector.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(selector.load(Ordering::Acquire), 1, "Linux 5.11");
+        child
+    }
+
+    fn request(&self, call: InjectedCall) -> Result<(), InjectError> {
+        let root = Path::new(ROOT);
+        let process = Thread::now(root, self.0).unwrap();
+        request(root, process, &[call]).1
+    }
 }
 
-impl Drop for Dispatching {
+impl Drop for Forked {
     fn drop(&mut self) {
         // SAFETY: the child was not awaited yet, so the pid is its own.
         unsafe {
@@ -229,15 +242,45 @@ impl Drop for Dispatching {
     }
 }
 
+/// Unlocks no memory.
+fn nothing() -> InjectedCall {
+    InjectedCall::Unlock(AddrRange::new(0x1000, 0x1000))
+}
+
+/// Found by a review: `isotherm exec` waited for ever, also after SIGTERM.
+#[test]
+fn a_thread_in_an_uninterruptible_wait_is_not_awaited() {
+    let (child, ends) = Forked::new(|ends| {
+        let flags = libc::c_long::from(libc::CLONE_VFORK | libc::SIGCHLD);
+        // SAFETY: without CLONE_VM it is a fork after which the parent waits for the end of the child.
+        if unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } == 0 {
+            // SAFETY: it ends with its parent.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            while ends.load(Ordering::Acquire) == 0 {
+                std::hint::spin_loop();
+            }
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(0) };
+        }
+    });
+    while state(Path::new(ROOT), child.0, child.0) != Some('D') {
+        std::thread::yield_now();
+    }
+    let said = child.request(nothing());
+    assert!(matches!(said, Err(InjectError::Waiting(_))), "{said:?}");
+    ends.store(1, Ordering::Release);
+    // The kernel may still be ending the thread that traced it.
+    while let Err(e) = child.request(nothing()) {
+        assert!(matches!(e, InjectError::Waiting(_) | InjectError::Trace { .. }), "{e}");
+    }
+}
+
 /// Found by a review: the signal ended a program under Wine.
 #[test]
 fn a_process_that_dispatches_its_calls_lives() {
-    let child = Dispatching::fork();
-    let root = Path::new(ROOT);
-    let process = Thread::now(root, child.0).unwrap();
+    let child = Forked::dispatching();
     for _ in 0..2 {
-        let nothing = InjectedCall::Unlock(AddrRange::new(0x1000, 0x1000));
-        let (_, said) = request(root, process, &[nothing]);
+        let said = child.request(nothing());
         assert!(matches!(said, Err(InjectError::Filtered(_))), "{said:?}");
     }
 }

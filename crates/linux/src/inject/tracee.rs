@@ -5,6 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, getpid, waitid};
 
@@ -30,6 +31,9 @@ const AT_SYSCALL: i32 = libc::SIGTRAP | 0x80;
 /// wish of the program (Syscall User Dispatch).
 const FAULT_SIGNALS: [i32; 5] =
     [libc::SIGSEGV, libc::SIGILL, libc::SIGBUS, libc::SIGTRAP, libc::SIGSYS];
+/// Maximum time until a thread stops. It takes some microseconds, but a thread in an uninterruptible wait stops only
+/// after it: for the `exec` of a `vfork` child, or for a file server that does not answer.
+const MAX_STOP_TIME: Duration = Duration::from_millis(100);
 /// The code segment of 64-bit programs.
 const CODE_64: u64 = 0x33;
 
@@ -55,11 +59,14 @@ pub(super) struct Tracee {
 
 impl Tracee {
     /// Stops a thread of process `pid`.
+    ///
+    /// After [`InjectError::Waiting`] the thread is still traced: the kernel lets go only of stopped threads, or at the
+    /// end of the thread that traces them. So this thread must end then.
     pub(super) fn stop(root: &Path, pid: i32, tid: i32) -> Result<Self, InjectError> {
         let refused = |e| refused(root, pid, e);
         trace(SEIZE, tid, 0, MARK_SYSCALLS).map_err(refused)?;
         trace(INTERRUPT, tid, 0, 0).inspect_err(|_| let_go(pid, tid, 0)).map_err(refused)?;
-        let stop = wait(pid, tid)?;
+        let stop = wait(pid, tid, Some(MAX_STOP_TIME))?;
         let before = registers(tid).inspect_err(|_| let_go(pid, tid, 0)).map_err(refused)?;
         let (why, signal) = match stop {
             INTERRUPTED if before.cs != CODE_64 => (InjectError::ThirtyTwoBit(pid), 0),
@@ -127,7 +134,7 @@ impl Tracee {
     /// Continues until a stop of this status. Any other stop is that of a signal: then lets the thread go with it.
     fn continue_to(&mut self, status: i32) -> Result<(), InjectError> {
         trace(SYSCALL, self.tid, 0, 0).map_err(|e| self.refused(e))?;
-        let stop = wait(self.pid, self.tid).inspect_err(|_| self.is_held = false)?;
+        let stop = wait(self.pid, self.tid, None).inspect_err(|_| self.is_held = false)?;
         if stop == status {
             return Ok(());
         }
@@ -164,7 +171,7 @@ fn signal_of(stop: i32) -> i32 {
 /// its end after this process has.
 fn let_go(pid: i32, tid: i32, signal: i32) {
     if trace(DETACH, tid, 0, usize::try_from(signal).unwrap_or(0)).is_err() {
-        let _ = wait(pid, tid);
+        let _ = wait(pid, tid, None);
     }
 }
 
@@ -178,16 +185,28 @@ pub(super) fn refused(root: &Path, pid: i32, source: io::Error) -> InjectError {
     }
 }
 
-/// Waits for the next stop of a thread, and returns its status. A thread that has ended is left to its parent.
-fn wait(pid: i32, tid: i32) -> Result<i32, InjectError> {
+/// Waits for the next stop of a thread, and returns its status; at most for `limit` if it is in an uninterruptible wait.
+/// A thread that has ended is left to its parent.
+fn wait(pid: i32, tid: i32, limit: Option<Duration>) -> Result<i32, InjectError> {
+    let begin = Instant::now();
     let ended = || InjectError::Ended(pid);
     let tid_of = Pid::from_raw(tid).ok_or_else(ended)?;
     let wait = |options| waitid(WaitId::Pid(tid_of), options);
     let stopped = WaitIdOptions::STOPPED;
+    let mut look = stopped | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    look.set(WaitIdOptions::NOHANG, limit.is_some());
     loop {
-        let look = wait(stopped | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-        match look {
+        match wait(look) {
             Ok(Some(status)) if status.trapped() => {}
+            Ok(None) => {
+                // A thread that only lacks a CPU stops later.
+                let is_late = limit.is_some_and(|limit| begin.elapsed() >= limit);
+                if is_late && super::state(Path::new("/"), pid, tid) == Some('D') {
+                    return Err(InjectError::Waiting(pid));
+                }
+                std::thread::sleep(Duration::from_micros(50));
+                continue;
+            }
             Err(rustix::io::Errno::INTR) => continue,
             _ => {
                 // The kernel reports the end of a traced process to its parent only after the tracer has seen it.
