@@ -122,6 +122,11 @@ fn keeping_ends_with_the_process_or_in_time() {
     let done = interleave(&[&args[..], &["--interval", "200ms", "--duration", "1s"]].concat());
     assert_eq!(done.status, 0, "{}", done.err);
     assert_eq!(done.text().matches(") checked, ").count(), 1, "nothing moved since");
+    // Found by a review: the duration ended while the hot memory was determined.
+    let hot = ["--hot", "--watch", "2s", "--interval", "200ms", "--duration", "1s"];
+    let done = interleave(&[&args[..], &hot].concat());
+    assert_eq!(done.status, 0, "{}", done.err);
+    assert_eq!(done.text().matches(") checked, ").count(), 1, "{}", done.text());
 }
 
 #[test]

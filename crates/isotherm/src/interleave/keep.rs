@@ -10,9 +10,12 @@ use tracing::warn;
 
 use super::rule::is_by_address;
 use super::{InterleaveError, root};
+use crate::stop::Stop;
 
 /// Pause after a round, as a multiple of its duration: rounds use at most a tenth of the time.
 const PAUSE_FACTOR: u32 = 9;
+/// Bytes of memory after which a round checks for signals. No folio extends beyond a multiple of this size.
+const CHECKED: u64 = 1 << 30;
 
 /// Memory that the kernel places by address: each such mapping, with each part of it that is in `within`
 /// (`None`: the whole mapping). Both arguments are in ascending order of address.
@@ -31,21 +34,22 @@ pub fn parts<'a>(
     })
 }
 
-/// Runs one round. The first value reports the work done even if the round fails partway.
+/// Runs one round, until `stop` is over. The first value reports the work done even if the round ends partway.
 pub fn round(
     layout: &mut ProcessLayout,
     weights: &NodeWeights,
     within: Option<&[AddrRange]>,
+    stop: &Stop,
 ) -> (MoveResult, Result<(), InterleaveError>) {
     let mut out = MoveResult::default();
-    let done = all(layout, weights, within, &mut out);
+    let done = all(layout, weights, (within, stop), &mut out);
     (out, done)
 }
 
 fn all(
     layout: &mut ProcessLayout,
     weights: &NodeWeights,
-    within: Option<&[AddrRange]>,
+    (within, stop): (Option<&[AddrRange]>, &Stop),
     out: &mut MoveResult,
 ) -> Result<(), InterleaveError> {
     layout.renew()?;
@@ -56,7 +60,18 @@ fn all(
     let by_rule = |(mapping, part): (AddrRange, AddrRange)| {
         (part, move |piece| node_of(weights, mapping.start, piece))
     };
-    Ok(layout.lay_out(parts(&mappings, within).map(by_rule), out)?)
+    let cut = parts(&mappings, within)
+        .flat_map(|(mapping, part)| between_checks(part).map(move |part| (mapping, part)))
+        .take_while(|_| !stop.is_over());
+    Ok(layout.lay_out(cut.map(by_rule), out)?)
+}
+
+/// The parts of a range after each of which signals are checked: moving their pages takes at most about a second.
+fn between_checks(range: AddrRange) -> impl Iterator<Item = AddrRange> {
+    let ends = std::iter::successors(Some(range.start), move |&at| {
+        Some((at - at % CHECKED).saturating_add(CHECKED).min(range.end)).filter(|_| at < range.end)
+    });
+    ends.clone().zip(ends.skip(1)).map(|(start, end)| AddrRange::new(start, end))
 }
 
 /// The times at which rounds are due.
@@ -96,6 +111,18 @@ pub fn warn_of_balancing(what: &str) {
 mod tests {
     use super::*;
     use isotherm_core::MappingKind;
+
+    #[test]
+    fn signals_are_checked_after_each_gibibyte() {
+        let of = |start, end| -> Vec<_> {
+            between_checks(AddrRange::new(start, end)).map(|r| (r.start, r.end)).collect()
+        };
+        let end = 2 * CHECKED + 4096;
+        assert_eq!(of(4096, end), [(4096, CHECKED), (CHECKED, 2 * CHECKED), (2 * CHECKED, end)]);
+        assert_eq!(of(0, CHECKED), [(0, CHECKED)]);
+        assert_eq!(of(4096, 4096), []);
+        assert_eq!(of(u64::MAX - 4095, u64::MAX), [(u64::MAX - 4095, u64::MAX)]);
+    }
 
     #[test]
     fn parts_of_memory_placed_by_address() {

@@ -161,7 +161,7 @@ fn move_while_it_runs(
         }
         for pid in pids {
             let (out, done) = match ProcessLayout::of(root(), pid) {
-                Ok(mut layout) => keep::round(&mut layout, weights, None),
+                Ok(mut layout) => keep::round(&mut layout, weights, None, stop),
                 // A process that has ended since is no failure.
                 Err(NumaError::Attach(e)) if e.is_gone() => continue,
                 Err(e) => (MoveResult::default(), Err(e.into())),

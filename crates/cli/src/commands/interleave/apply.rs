@@ -25,7 +25,7 @@ pub fn run(o: &Apply) -> Result<ExitCode> {
     if o.interval < WAKE {
         return Err(UsageError::new(format!("make --interval {WAKE:?} or longer")).into());
     }
-    let stop = Stop::at_signals()?.at(o.duration.map(|d| sys::monotonic() + d));
+    let stop = Stop::at_signals()?;
     let machine = MachineNodes::read()?;
     let layout = ProcessLayout::of(root(), o.pid)?;
     let allowed = numa::allowed_nodes_of(root(), o.pid)?;
@@ -43,6 +43,8 @@ pub fn run(o: &Apply) -> Result<ExitCode> {
     if stop.is_over() {
         return Ok(ExitCode::SUCCESS);
     }
+    // Watching is not part of the duration.
+    let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     Applying { o, layout, weights, from, hot, round: 0 }.until(&stop)
 }
 
@@ -61,7 +63,7 @@ impl Applying<'_> {
         loop {
             if rounds.is_due() {
                 let since = Instant::now();
-                self.once()?;
+                self.once(stop)?;
                 rounds.after(since.elapsed());
             }
             if !self.o.keep || stop.is_over() || self.layout.has_ended() {
@@ -71,11 +73,15 @@ impl Applying<'_> {
         }
     }
 
-    fn once(&mut self) -> Result<()> {
-        let (out, done) = keep::round(&mut self.layout, &self.weights, self.hot.as_deref());
+    fn once(&mut self, stop: &Stop) -> Result<()> {
+        let (layout, hot) = (&mut self.layout, self.hot.as_deref());
+        let (out, done) = keep::round(layout, &self.weights, hot, stop);
         self.round += 1;
         let pid = self.o.pid;
         if self.layout.has_ended() {
+            if self.round == 1 {
+                self.print(&out)?;
+            }
             say(format_args!("isotherm: process {pid} has ended; {} pages were moved", out.moved));
             return Ok(());
         }
