@@ -95,7 +95,10 @@ impl Memory {
         }
         self.stride = self.stride.max(least(MAX_GROWTH * SAMPLES));
         let samples: usize = self.targets.values().map(|s| s.all.len()).sum();
-        if samples as u64 > MAX_GROWTH * SAMPLES && self.stride < 1 << 40 {
+        // Each region has a sample at any distance.
+        let regions = snapshot.targets.iter().flat_map(|t| &t.regions);
+        let least = regions.filter(|r| visible_share(r) > 0.0).count();
+        if samples.saturating_sub(least) as u64 > MAX_GROWTH * SAMPLES && self.stride < 1 << 40 {
             self.stride *= 2;
         }
     }
@@ -130,7 +133,7 @@ impl Memory {
         let major_faults = self.returned as u64;
         MemoryMetrics {
             pressure: Some(Pressure { stalled, major_faults, ..Pressure::default() }),
-            resident: Some((bytes - out) as u64),
+            resident: Some((bytes - out + self.unknown) as u64),
             working_set: Some(young as u64 * PAGE_SIZE),
         }
     }
@@ -327,43 +330,65 @@ mod tests {
     /// A target of 1 MiB allocates 1 TiB between two looks.
     #[test]
     fn memory_that_grows_at_once_has_few_samples() {
-        let snapshot = |second: u64, bytes| {
-            let region = RegionView {
-                range: AddrRange::new(0, bytes),
-                accesses_bp: 100,
-                age: Duration::ZERO,
-                rate: Rate { hz: 1.0, low: 1.0, high: 1.0 },
-                touched_bp: 10_000,
-                resident_bp: 10_000,
-                unknown_bp: UnknownPages::default(),
-                support: None,
-            };
-            let view = TargetView {
-                id: TargetId(1),
-                ran: None,
-                mappings: Arc::default(),
-                left_out: 0,
-                dirty: None,
-                regions: vec![region],
-                ages: None,
-            };
-            Snapshot {
-                seq: second,
-                start: Nanos(second * 1_000_000_000),
-                end: Nanos((second + 1) * 1_000_000_000),
-                attrs: Attrs::default(),
-                cost: Cost::default(),
-                quality: None,
-                targets: vec![view],
-            }
-        };
-        let mut memory = Memory::new(DelayModel::default(), Duration::ZERO);
-        memory.push(TargetId(1), &Arc::new(PageAges::default()), Nanos(5_000_000_000));
+        let mut memory = memory();
         let samples = [1 << 20, 1 << 40].map(|bytes| {
-            memory.advance(&snapshot(memory.now as u64, bytes));
+            memory.advance(&snapshot(memory.now as u64, [AddrRange::new(0, bytes)]));
             memory.targets[&TargetId(1)].all.len() as u64
         });
         assert_eq!(samples, [256, MAX_GROWTH * SAMPLES]);
+    }
+
+    /// Found by a review: the samples of large regions became ever fewer, until each region had one.
+    #[test]
+    fn many_regions_leave_samples_to_the_large_ones() {
+        let large = 1 << 30;
+        let small = (0..9000).map(|i| large + i * 4 * PAGE_SIZE);
+        let small = small.map(|at| AddrRange::new(at, at + 2 * PAGE_SIZE));
+        let all: Vec<AddrRange> = [AddrRange::new(0, large)].into_iter().chain(small).collect();
+        let mut memory = memory();
+        for second in 0..40 {
+            memory.advance(&snapshot(second, all.iter().copied()));
+        }
+        let samples = &memory.targets[&TargetId(1)].all;
+        let of_large = samples.iter().filter(|s| s.cell.start < large).count();
+        assert!(of_large > 1000, "{of_large} of {}", samples.len());
+    }
+
+    fn memory() -> Memory {
+        let mut memory = Memory::new(DelayModel::default(), Duration::ZERO);
+        memory.push(TargetId(1), &Arc::new(PageAges::default()), Nanos(5_000_000_000));
+        memory
+    }
+
+    fn snapshot(second: u64, ranges: impl IntoIterator<Item = AddrRange>) -> Snapshot {
+        let region = |range| RegionView {
+            range,
+            accesses_bp: 100,
+            age: Duration::ZERO,
+            rate: Rate { hz: 1.0, low: 1.0, high: 1.0 },
+            touched_bp: 10_000,
+            resident_bp: 10_000,
+            unknown_bp: UnknownPages::default(),
+            support: None,
+        };
+        let view = TargetView {
+            id: TargetId(1),
+            ran: None,
+            mappings: Arc::default(),
+            left_out: 0,
+            dirty: None,
+            regions: ranges.into_iter().map(region).collect(),
+            ages: None,
+        };
+        Snapshot {
+            seq: second,
+            start: Nanos(second * 1_000_000_000),
+            end: Nanos((second + 1) * 1_000_000_000),
+            attrs: Attrs::default(),
+            cost: Cost::default(),
+            quality: None,
+            targets: vec![view],
+        }
     }
 
     #[test]

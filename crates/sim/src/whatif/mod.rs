@@ -18,7 +18,7 @@ use std::time::Duration;
 use isotherm_core::scheme::{
     Goal, MemoryMetrics, Metrics, Scheme, SchemeError, Scope, WatermarkMetric,
 };
-use isotherm_core::{MAX_REGION_TURN, OpsError, Snapshot};
+use isotherm_core::{MAX_REGION_TURN, OpsError, Snapshot, TargetView};
 
 pub use course::CoursePart;
 pub use pace::SnapshotSelector;
@@ -234,13 +234,17 @@ impl Player {
     /// # Errors
     /// If an action fails.
     pub fn push(&mut self, s: &Arc<Snapshot>) -> Result<(), WhatIfError> {
-        // The delays are those of paging, and the ages of files are those of windows.
-        for view in s.targets.iter().filter(|view| !view.is_file()) {
+        // Files are not simulated: the delays are those of paging, and the ages of files are those of windows.
+        let mut s = Arc::clone(s);
+        if s.targets.iter().any(TargetView::is_file) {
+            Arc::make_mut(&mut s).targets.retain(|view| !view.is_file());
+        }
+        for view in &s.targets {
             if let Some(ages) = &view.ages {
                 self.runs.iter_mut().for_each(|run| run.push(view.id, ages, s.end));
             }
         }
-        self.waiting.push_back(Arc::clone(s));
+        self.waiting.push_back(Arc::clone(&s));
         while self.waiting.front().is_some_and(|first| is_ripe(first.end, s.end)) {
             self.play_next()?;
         }
