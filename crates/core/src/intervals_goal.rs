@@ -36,7 +36,12 @@ impl IntervalsTuner {
     }
 
     /// Takes the next snapshot into account. Returns the attributes for the time after it, if the intervals change.
+    ///
+    /// A snapshot without memory does not count, because there was nothing to observe.
     pub fn next(&mut self, s: &Snapshot) -> Option<Attrs> {
+        if s.nr_regions() == 0 {
+            return None;
+        }
         self.snapshots += 1;
         if self.snapshots < self.goal.aggrs {
             return None;
@@ -95,6 +100,8 @@ fn observed_bp(s: &Snapshot) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::testing::{snapshot, target, view};
+    use crate::snapshot::RegionView;
 
     const GOAL: IntervalsGoal = IntervalsGoal {
         access_bp: 400,
@@ -125,5 +132,15 @@ mod tests {
         assert!(matches!(refused(short), AttrsError::Interval { .. }));
         let no_share = IntervalsGoal { access_bp: 0, ..GOAL };
         assert_eq!(no_share.sample(Duration::from_millis(10), 2), GOAL.min_sample);
+    }
+
+    /// Found by a review: while no process had the name, the interval grew to its limit.
+    #[test]
+    fn intervals_stay_while_there_is_nothing_to_observe() {
+        let mut tuner = IntervalsTuner::new(GOAL);
+        let of = |regions: &[RegionView]| snapshot(0, vec![target(1, regions)]);
+        let idle = [view(0, 8, 0.0, Duration::ZERO)];
+        assert!((0..100).all(|_| tuner.next(&of(&[])).is_none()));
+        assert_eq!([0; 3].map(|_| tuner.next(&of(&idle)).is_some()), [false, false, true]);
     }
 }

@@ -132,6 +132,10 @@ impl<O: Space + Look> PageScan<O> {
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
             self.cost += survey.survey(w.id, &w.visible, &mut blocks)?;
+            if survey.ended_early() {
+                // The blocks that were not read would seem to have left.
+                continue;
+            }
             w.read(&blocks, began, counts);
             let runs: Vec<AddrRange> = w.runs(updated);
             if !runs.is_empty() {

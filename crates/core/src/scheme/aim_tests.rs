@@ -176,6 +176,23 @@ fn no_more_than_the_share_is_saved() {
     assert!((5_990..=6_000).contains(&world.gone()), "{}", world.gone());
 }
 
+/// Found by a review: no room was given before the next window, which begins after an hour.
+#[test]
+fn a_long_window_of_the_quota_does_not_delay_the_choice() {
+    let gone = |reset: u64| {
+        let aim = Aim::Refaults(6_000);
+        let reset = Duration::from_secs(reset);
+        let quota = Quota { bytes: Some(1 << 30), reset, ..Quota::default() };
+        let scheme = Scheme::new("s", Pattern::default(), Action::PageOut);
+        let mut world = World::new(aim, 0);
+        world.engine = Engine::new(vec![Scheme { aim: Some(aim), quota, ..scheme }]).unwrap();
+        (world.swaps, world.desk) = (true, Desk::new());
+        world.run(0, 200, 0).gone()
+    };
+    let [short, long] = [1, 3600].map(gone);
+    assert!(short > 5_000 && long * 10 >= short * 9, "{short} and {long} pages");
+}
+
 /// The choice for a group of one process, with rows of ages for `minutes`.
 fn chosen(minutes: u64, row: impl Fn(u64, &mut PageAges)) -> (GroupAim, AimStep) {
     let mut group = GroupAim::default();

@@ -51,6 +51,8 @@ const MAX_RECHECK_PAUSE: Duration = Duration::from_secs(1);
 /// look, so that looks use at most 0.5 % of a CPU.
 const PART_OF_PAGE_AGE: u32 = 30;
 const MIN_PAUSE: Duration = Duration::from_millis(500);
+/// Maximum time between two looks if hot parts of files are locked, for a minute each.
+const MAX_PAUSE_OF_LOCKS: Duration = Duration::from_secs(30);
 const PAUSE_PER_LOOK: u32 = 200;
 
 impl Scheme {
@@ -92,6 +94,10 @@ impl Scheme {
     /// reject pages touched within `page_age`.
     pub(super) fn pause(&self, page_age: Option<Duration>, look: Duration) -> Duration {
         let longest = PAUSE.max(*self.pattern.age.start()).max(page_age.unwrap_or_default());
+        let longest = match self.action {
+            Action::LruPrio => longest.min(MAX_PAUSE_OF_LOCKS),
+            _ => longest,
+        };
         match page_age {
             Some(age) if !leaves_no_trace(&self.action) => (age / PART_OF_PAGE_AGE)
                 .max(MIN_PAUSE)

@@ -410,6 +410,16 @@ fn a_scheme_that_watermarks_hold_off_is_due_when_they_are_looked_at_again() {
     assert_eq!(step_marked(&mut engine, 10_000, 3000), (1, Some(11_000)));
 }
 
+/// Found by a review: a check that found the watermarks closed used up the interval, here ten minutes.
+#[test]
+fn a_check_of_closed_watermarks_does_not_use_up_the_interval() {
+    let slow = Scheme { apply_interval: 600 * SECOND, ..marked() };
+    let mut engine = engine(&[slow]);
+    assert_eq!(step_marked(&mut engine, 0, 6000), (0, Some(5000)));
+    assert_eq!(step_marked(&mut engine, 6000, 3000).0, 1);
+    assert_eq!(step_marked(&mut engine, 12_000, 3000).0, 0);
+}
+
 /// At 45 % the state stays; and a check with other marks does not count.
 #[test]
 fn watermarks_that_are_changed_are_looked_at_at_once_and_others_stay_as_they_were() {

@@ -25,7 +25,7 @@ mod quota;
 mod running;
 mod stats;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod watermarks;
 
 pub use aim::Aim;

@@ -85,6 +85,8 @@ pub(super) struct Charge {
     past_time: Duration,
     /// bytes processed in this window, with any result: this is the work that the time was spent on
     gone_over: u64,
+    /// limit in bytes, from goals
+    goal: u64,
     /// limit in bytes, from bytes and goals
     limit: u64,
     /// limit in bytes, also from time at the speed measured when the window began
@@ -104,10 +106,13 @@ impl Charge {
 
     /// Begins a turn, and a new window if one is due.
     ///
-    /// `most` is a further limit of the window in bytes.
+    /// `most` is a further limit of the bytes from now on.
     pub fn begin(&mut self, quota: &Quota, unit: u64, now: Nanos, metrics: &Metrics, most: u64) {
         self.turn = Duration::ZERO;
         if !self.is_over(quota, now) {
+            if most < u64::MAX {
+                self.set_bound(quota, unit, self.goal.min(self.bytes.saturating_add(most)));
+            }
             return;
         }
         let used = self.bytes;
@@ -119,21 +124,21 @@ impl Charge {
         self.began = Some(now);
         self.windows += 1;
         self.forget(quota);
-        let goal = match &quota.goals[..] {
+        self.goal = match &quota.goals[..] {
             [] => u64::MAX,
             goals => self.tuner.tune(goals, unit, now, metrics, used),
         };
-        self.set_bound(quota, unit, goal.min(most));
+        self.set_bound(quota, unit, self.goal.min(most));
     }
 
     /// Applies a changed quota. Consumption in the current window still counts. Goals are evaluated with the
     /// next window; until then they do not allow more than before.
     pub fn change(&mut self, quota: &Quota, unit: u64) {
-        let goal = match quota.goals.is_empty() {
+        self.goal = match quota.goals.is_empty() {
             true => u64::MAX,
             false => self.bound.min(self.tuner.bytes()),
         };
-        self.set_bound(quota, unit, goal);
+        self.set_bound(quota, unit, self.goal);
     }
 
     /// Adds the window to the history, in which old windows have ever less weight.

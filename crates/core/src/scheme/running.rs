@@ -85,7 +85,7 @@ impl Running {
             self.acted = Acted::default();
             self.place = None;
         }
-        if scheme.quota != self.scheme.quota {
+        if scheme.quota != self.scheme.quota || scheme.aim != self.scheme.aim {
             self.charge.change(&scheme.quota, scheme.unit());
         }
         if scheme.watermarks != self.scheme.watermarks {
@@ -132,9 +132,11 @@ impl Running {
         if self.due.is_some_and(|due| step.now < due) {
             return Ok(());
         }
-        self.due = Some(step.now + self.scheme.apply_interval);
         let open = |marks| self.gate.is_open(marks, step.now, step.metrics);
         let is_open = self.scheme.watermarks.as_ref().is_none_or(open);
+        // A check of closed watermarks is no application.
+        let pause = if is_open { self.scheme.apply_interval } else { Duration::ZERO };
+        self.due = Some(step.now + pause);
         if let Some(aim) = self.scheme.aim {
             let name = &self.scheme.name;
             let observed = (step.snapshot, step.metrics);
@@ -145,8 +147,7 @@ impl Running {
             return Ok(());
         }
         let unit = self.scheme.unit();
-        let is_new = self.charge.is_over(&self.scheme.quota, step.now);
-        let most = match self.scheme.aim.filter(|_| is_new) {
+        let most = match self.scheme.aim {
             Some(_) => self.aims.grant(self.scheme.quota.reset, step.now),
             None => u64::MAX,
         };

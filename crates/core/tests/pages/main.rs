@@ -7,6 +7,9 @@ mod mappings;
 mod patterns;
 #[path = "../scene/mod.rs"]
 mod scene;
+#[allow(dead_code)]
+#[path = "../exposure/tapped.rs"]
+mod tapped;
 mod targets;
 
 use std::sync::Arc;
@@ -18,6 +21,7 @@ use isotherm_core::{
 };
 use isotherm_sim::{Machine, MappingSpec, Ops, Scores, TouchPattern, run, score};
 use scene::{MIB, machine, mib, pages, poisson, seconds};
+use tapped::Tapped;
 
 fn every_ms(ms: u64) -> TouchPattern {
     TouchPattern::Periodic { every: Duration::from_millis(ms) }

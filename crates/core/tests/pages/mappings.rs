@@ -90,3 +90,20 @@ fn gaps_between_regions_are_reported() {
     let view = &snapshots.last().unwrap().targets[0];
     assert_eq!((view.regions.len(), view.left_out), (5, 15 * PAGE_SIZE));
 }
+
+/// Found by a review: memory that two such reads had not shown was absent, and came back as young.
+#[test]
+fn a_read_that_ends_early_is_no_sign_of_absence() {
+    let (ops, target) = machine(1, |m, t| {
+        m.map(t, mib(0, 16), MappingSpec::anonymous()).unwrap();
+        m.touch(t, mib(0, 4), every_ms(10)).unwrap();
+    });
+    let mut tapped = Tapped::new(&ops);
+    let is_short = |now| (seconds(3.0)..seconds(3.1)).contains(&now);
+    tapped.ends_early = Some(Box::new(is_short));
+    let mut monitor = watch(tapped, attrs(), &[target], 1).unwrap();
+    let s = run(&mut *monitor, &ops, seconds(6.0)).unwrap().pop().unwrap();
+    let bytes = s.bytes(&Thresholds::default());
+    assert_eq!((bytes.absent, bytes.hot), (0, 4 * MIB));
+    assert_eq!(region_at(&s.targets[0], mib(8, 1)).age, s.end.since(Nanos(0)));
+}
