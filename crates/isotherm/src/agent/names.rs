@@ -94,6 +94,11 @@ impl<'a> Place<'a> {
         let mut place = Place { last: "/", ..Place::default() };
         for part in path.split('/').filter(|part| !part.is_empty()) {
             place.last = part;
+            // What is below this is named by the container (LXC).
+            if part.starts_with("lxc.payload.") {
+                place.unit = None;
+                break;
+            }
             // Docker and containerd name a group by the number alone, or systemd by `cri-containerd-NUMBER.scope`.
             let stem = part.strip_suffix(".scope").unwrap_or(part);
             let number = stem.rsplit(['-', ':']).next().unwrap_or(stem);
@@ -107,7 +112,9 @@ impl<'a> Place<'a> {
                 place.user = unit.and_then(|unit| unit.strip_suffix(".service"));
             }
             place.in_pod |= part.starts_with("kubepods") || part.contains("-kubepods");
-            if part.ends_with(".service") || part.ends_with(".scope") {
+            // The groups below a unit belong to it, whatever their names are; but a user's manager starts units.
+            let is_outermost = place.unit.is_none_or(|unit| unit.starts_with("user@"));
+            if is_outermost && (part.ends_with(".service") || part.ends_with(".scope")) {
                 place.unit = Some(part);
             }
         }
@@ -167,18 +174,17 @@ fn of_unit<'a>(path: &'a str, unit: &'a str) -> &'a str {
 /// owners.
 fn owner(pod: &str) -> &str {
     let Some((front, last)) = pod.rsplit_once('-') else { return pod };
-    let is_ordinal = last.len() <= 5 && last.bytes().all(|b| b.is_ascii_digit());
-    if is_ordinal {
-        return front;
-    }
-    if !(last.len() == 5 && is_random(last)) {
-        return pod;
-    }
-    match front.rsplit_once('-') {
-        Some((name, hash)) if (6..=10).contains(&hash.len()) && is_random(hash) => name,
-        // Minutes since 1970.
-        Some((name, time)) if time.len() == 8 && time.bytes().all(|b| b.is_ascii_digit()) => name,
-        _ => front,
+    let are_digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    let template = front.rsplit_once('-').filter(|(_, part)| {
+        // A hash, or minutes since 1970.
+        (6..=10).contains(&part.len()) && is_random(part) || part.len() == 8 && are_digits(part)
+    });
+    // One random part in 850 has digits only.
+    match template {
+        Some((name, _)) if last.len() == 5 && is_random(last) => name,
+        _ if last.len() == 5 && is_random(last) => front,
+        _ if last.len() <= 5 && are_digits(last) => front,
+        _ => pod,
     }
 }
 
@@ -417,6 +423,13 @@ mod tests {
                 "postgresql@15-main",
                 "postgresql@15-main.service",
             ),
+            // Found by a review: a container of nspawn or LXC could add its memory to a service of the machine.
+            (
+                "/machine.slice/systemd-nspawn@db.service/payload/system.slice/ssh.service",
+                "systemd-nspawn@db",
+                "systemd-nspawn@db.service",
+            ),
+            ("/lxc.payload.db/system.slice/ssh.service", "lxc.payload.db", ""),
             ("/batch/job7", "job7", ""),
             ("/", "/", ""),
         ] {
@@ -580,6 +593,10 @@ mod tests {
             ("kafka-broker-12", "kafka-broker"),
             ("etcd-control-plane", "etcd-control-plane"),
             ("debug", "debug"),
+            // Found by a review: random parts that are numbers.
+            ("shop-7d4b9c6f5d-24578", "shop"),
+            ("backup-29930880-24578", "backup"),
+            ("node-exporter-24578", "node-exporter"),
         ] {
             assert_eq!(owner(pod), expected);
         }
