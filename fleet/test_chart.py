@@ -105,6 +105,10 @@ class Chart(unittest.TestCase):
         variables = {variable["name"]: variable for variable in container["env"]}
         self.assertEqual(variables["AWS_SECRET_ACCESS_KEY"]["valueFrom"]["secretKeyRef"], secret)
         self.assertEqual(variables["AWS_REGION"]["value"], "eu-central-1")
+        self.assertNotIn("AWS_ALLOW_HTTP", variables)
+        plain = rendered("-f", CHART / "ci/s3.yaml", "--set", "lake.s3.endpoint=http://minio:9000")
+        _, container = agent(documents(plain))
+        self.assertIn({"name": "AWS_ALLOW_HTTP", "value": "true"}, container["env"])
         # The profile is there already.
         self.assertNotIn("initContainers", pod)
         self.assertEqual(container["securityContext"]["seccompProfile"]["type"], "Localhost")

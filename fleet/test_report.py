@@ -97,6 +97,11 @@ class Report(unittest.TestCase):
         groups += [(f"d{n}", 1500, "s", 1000, minute) for n in range(10)]
         emptied = [row["can_be_emptied"] for row in self.answers(groups)["hosts"]]
         self.assertEqual(emptied, [1] + 12 * [0])
+        # Found by a review: once b is emptied, the group of a fits nowhere.
+        groups = [("a", 1000, "s", 100, minute)] + 3 * [("b", 1000, "s", 50, minute)]
+        groups += [(f"c{n}", 300, "s", 50, minute) for n in range(10) for _ in range(4)]
+        emptied = [row["can_be_emptied"] for row in self.answers(groups)["hosts"]]
+        self.assertEqual(emptied, [1] + 11 * [0])
 
     def test_hosts_that_no_longer_exist_have_no_room(self):
         # All but the first host have a row on each of seven days.

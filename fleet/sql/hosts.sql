@@ -70,9 +70,12 @@ ordered AS (
     host_bytes,
     resident_bytes,
     needed_bytes,
-    largest_group_bytes,
     room_bytes,
     gone_hosts,
+    -- Of all hosts that are emptied before this one, too.
+    max(largest_group_bytes) OVER (
+      ORDER BY needed_bytes, host ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS largest_moved_bytes,
     row_number() OVER (ORDER BY needed_bytes, host) AS place,
     CAST(sum(needed_bytes) OVER (
       ORDER BY needed_bytes, host ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
@@ -90,7 +93,7 @@ fitting AS (
   SELECT
     *,
     CASE
-      WHEN moved_bytes <= room_elsewhere_bytes AND largest_group_bytes <= largest_room_bytes THEN 1 ELSE 0
+      WHEN moved_bytes <= room_elsewhere_bytes AND largest_moved_bytes <= largest_room_bytes THEN 1 ELSE 0
     END AS fits
   FROM ordered
 )

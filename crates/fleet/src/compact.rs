@@ -163,7 +163,11 @@ fn state(from: &dyn LakeFiles, copy: &Path) -> Result<CopyState, LakeError> {
         return Ok(if copy.exists() { CopyState::Complete } else { CopyState::Lacking });
     }
     let text = fs::read_to_string(&mark).map_err(|e| io_error("read", &mark, e))?;
-    let names: Vec<String> = text.lines().map(str::to_owned).collect();
+    let listed: Vec<String> = text.lines().map(str::to_owned).collect();
+    let names: Vec<String> = listed.iter().filter(|name| is_there(from, name)).cloned().collect();
+    if names.is_empty() && !listed.is_empty() {
+        return Ok(CopyState::Complete);
+    }
     let whys: Vec<String> = from.read(&names)?.into_iter().filter_map(Result::err).collect();
     Ok(match names.is_empty() || whys.len() < names.len() {
         true => CopyState::Lacking,
@@ -201,10 +205,18 @@ fn hosts_of(from: &dyn LakeFiles, date: &str) -> Result<BTreeMap<String, Vec<Str
         let dir = format!("{dir}/hour={hour}");
         for host in from.parts(&dir, "host=")? {
             let file = format!("{dir}/host={host}/rows.parquet");
-            hosts.entry(host).or_default().push(file);
+            if is_there(from, &file) {
+                hosts.entry(host).or_default().push(file);
+            }
         }
     }
     Ok(hosts)
+}
+
+/// Whether a file may exist. Folders stay where the agent has removed their file and cannot remove another one, or was
+/// killed before it wrote the first one.
+fn is_there(from: &dyn LakeFiles, name: &str) -> bool {
+    from.folder().is_none_or(|lake| lake.join(name).try_exists().unwrap_or(true))
 }
 
 fn compact_day(
@@ -447,6 +459,27 @@ mod tests {
         // The copy is whole once the file can be read.
         fs::write(raw.join(bad), good).unwrap();
         assert_eq!(days(&raw, &big, None, now)[0].rows, 16);
+        assert_eq!(days(&raw, &big, None, now), []);
+    }
+
+    /// Found by a review: the day was reported as incomplete for ever.
+    #[test]
+    fn a_folder_without_its_file_lacks_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (raw, big) = (dir.path().join("raw"), dir.path().join("big"));
+        write(&raw, "h", 2);
+        let hour = raw.join("date=2026-11-25/hour=00");
+        fs::create_dir(hour.join("host=gone")).unwrap();
+        fs::write(hour.join("host=gone/.rows.parquet.bad"), "no").unwrap();
+        let now = DAY + 25 * HOUR_MS;
+        let done = days(&raw, &big, None, now);
+        assert_eq!((done[0].rows, done[0].hosts, &done[0].left_out[..]), (16, 1, &[][..]));
+        // A damaged file that the agent has removed since is no longer a reason to report the day.
+        fs::remove_dir_all(&big).unwrap();
+        fs::write(hour.join("host=gone/rows.parquet"), "no").unwrap();
+        assert_eq!(days(&raw, &big, None, now)[0].left_out.len(), 1);
+        assert_eq!(days(&raw, &big, None, now).len(), 1);
+        fs::remove_file(hour.join("host=gone/rows.parquet")).unwrap();
         assert_eq!(days(&raw, &big, None, now), []);
     }
 

@@ -493,7 +493,8 @@ fn directory_name(host: &str) -> String {
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-/// Locks the file `path`, and creates it if necessary; `None` if another process has locked it.
+/// Locks the file `path`, and creates it if necessary; `None` if another process has locked it. On file systems without
+/// locks, other processes are not detected.
 pub(crate) fn lock(path: &Path) -> Result<Option<File>, LakeError> {
     // The directory may be one in which others make links.
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
@@ -502,9 +503,8 @@ pub(crate) fn lock(path: &Path) -> Result<Option<File>, LakeError> {
     options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
     let file = options.open(path).map_err(|e| io_error("create", path, e))?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(e)) => Err(io_error("lock", path, e)),
     }
 }
 

@@ -106,6 +106,9 @@ fn a_lake_in_object_storage_is_written_copied_and_answered() {
     };
     let done = copied("s3://lake/live", "live", &["--date", day]);
     assert_eq!(done.status, 0, "{}", done.err);
+    // Found by a review: a day or a prefix that is not there was a success.
+    assert_eq!(copied("s3://lake/live", "none", &["--date", "2020-01-01"]).status, 2);
+    assert_eq!(copied("s3://lake/none", "none", &[]).status, 2);
     let part = dir.path().join(format!("live/date={day}/part-0001.parquet"));
     let Rows { groups, rows } = read(&part).unwrap();
     let watched = rows.iter().filter(|row| row.resident_bytes >= 16 << 20 && row.snapshots > 0);

@@ -14,7 +14,17 @@ use crate::log::say;
 
 /// Copies days of a lake.
 pub fn run(o: &CompactFleet) -> Result<ExitCode> {
+    if let LakePlace::Objects(url) = &o.lake
+        && Bucket::s3(url)?.parts("", "date=")?.is_empty()
+    {
+        let text =
+            format!("there are no rows at {url}: name the bucket and the prefix with --lake");
+        return Err(UsageError::new(text).into());
+    }
     let (days, whole) = copy(&o.lake, &o.to, o.date.as_deref(), now()?)?;
+    if let Some(date) = o.date.as_deref().filter(|_| days == 0) {
+        return Err(UsageError::new(format!("the lake has no files of hosts of {date}")).into());
+    }
     if days == 0 {
         say(
             "there is nothing to copy: every day that ended an hour ago or earlier has a copy, or has no files of hosts \
