@@ -27,7 +27,7 @@ pub fn name_refaults(refaults: &mut Value) {
 
 fn function(functions: &mut Functions, pid: u32, frame: &Value) -> Option<String> {
     let root = Path::new(ROOT);
-    let found = match frame["file"].as_str() {
+    let found = match frame["file"].as_str().filter(|file| !is_without_file(file)) {
         Some(file) => {
             let path = root.join(format!("proc/{pid}/root")).join(file.trim_start_matches('/'));
             let build_id = frame["build_id"].as_str().unwrap_or_default().into();
@@ -41,6 +41,11 @@ fn function(functions: &mut Functions, pid: u32, frame: &Value) -> Option<String
         }
     };
     found.map(|f| f.name)
+}
+
+/// Whether the kernel has made up this path for memory, in which a program may generate code.
+fn is_without_file(path: &str) -> bool {
+    ["/memfd:", "/anon_hugepage", "/dev/zero", "/SYSV"].iter().any(|of| path.starts_with(of))
 }
 
 /// The path of the dump that the compiler of a process writes, as the process sees it.
@@ -67,7 +72,7 @@ impl RecordedFunctions {
 
 impl FindFunctions for RecordedFunctions {
     fn functions(&mut self, at: &CodeAddress<'_>) -> Vec<(String, Option<String>)> {
-        let found = match at.code {
+        let found = match at.code.filter(|code| !is_without_file(&code.path)) {
             Some(code) => {
                 let path = self.root.join(code.path.trim_start_matches('/'));
                 let offset = at.address - code.range.start + code.offset;
@@ -87,5 +92,26 @@ impl FindFunctions for RecordedFunctions {
     fn variables(&mut self, code: &CodeMapping) -> Vec<(AddrRange, String)> {
         let path = self.root.join(code.path.trim_start_matches('/'));
         self.functions.variables(&path, &code.build_id, code.range.start, code.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by a review: .NET generates code in a `memfd`, which was taken for a file.
+    #[test]
+    fn code_that_is_generated_in_a_memfd_has_names() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("tmp")).unwrap();
+        std::fs::write(root.path().join("tmp/perf-7.map"), "7f00 10 Main()\n").unwrap();
+        let target = TargetInfo { id: TargetId(1), pid: Some(7), command: String::new() };
+        let mut functions = RecordedFunctions::new(root.path().to_owned(), &[target]);
+        let path = "/memfd:doublemapper (deleted)".into();
+        let range = AddrRange::new(0x7000, 0x8000);
+        let code = CodeMapping { range, offset: 0, path, build_id: "".into() };
+        let (target, executed) = (TargetId(1), std::slice::from_ref(&code));
+        let at = CodeAddress { target, address: 0x7f08, code: Some(&code), executed };
+        assert_eq!(functions.functions(&at), [("Main()".to_owned(), None)]);
     }
 }

@@ -213,6 +213,8 @@ struct Process {
     code: Arc<Vec<CodeMapping>>,
     /// It has mapped other code in the place of some of it.
     is_replaced: bool,
+    /// It has mapped code since its mappings were read.
+    has_new_code: bool,
     /// when its mappings were read last, and the pause after that
     read: (Nanos, Duration),
     /// the minimum of that pause
@@ -236,6 +238,7 @@ impl Process {
             program: 0,
             code: Arc::default(),
             is_replaced: false,
+            has_new_code: false,
             read: (Nanos(0), Duration::ZERO),
             rest: Duration::ZERO,
             pagemap,
@@ -255,7 +258,11 @@ impl Process {
     /// The state of a page; resident if the kernel cannot say.
     fn state(&self, address: u64) -> PageState {
         let read = self.pagemap.as_ref().map(|pagemap| page_state(pagemap, address));
-        read.and_then(Result::ok).unwrap_or(PageState::Base)
+        match read.and_then(Result::ok).unwrap_or(PageState::Base) {
+            // In an address space without mappings, because the process has ended, nothing was freed.
+            PageState::Absent if self.entry(address).is_none() => PageState::Base,
+            state => state,
+        }
     }
 
     /// Whether a part of the memory is resident.
@@ -286,13 +293,15 @@ impl Process {
 
     /// Notes that the process may execute this memory from now on.
     fn mapped(&mut self, range: AddrRange) {
+        self.has_new_code = true;
         self.is_replaced |= self.code.iter().any(|c| c.range.intersect(&range).is_some());
     }
 
     /// Whether to read its code again: a frame of a sample is in none of it, or in a file that may be another one now.
     fn should_read(&self, frames: &[u64], now: Nanos) -> bool {
         let (at, pause) = self.read;
-        let pause = if self.is_replaced { pause.min(REREAD_NEW) } else { pause };
+        let is_new = self.is_replaced || self.has_new_code;
+        let pause = if is_new { pause.min(REREAD_NEW) } else { pause };
         let is_old = self.is_replaced || frames.iter().any(|&f| !self.has_code(f));
         is_old && now >= at + pause.max(self.rest)
     }
@@ -329,7 +338,7 @@ impl Process {
         let pause = (self.read.1 * 2).clamp(REREAD, REREAD_MOST);
         self.read = (now, pause);
         let read = reader.read(ROOT.as_ref(), pid).ok()?;
-        self.is_replaced = false;
+        (self.is_replaced, self.has_new_code) = (false, false);
         let mapping = |(file, build_id): &(FileCode, Arc<str>)| CodeMapping {
             range: file.range,
             offset: file.offset,
@@ -341,9 +350,9 @@ impl Process {
             return None;
         }
         self.read.1 = pause.min(REREAD_NEW);
-        let root = Path::new(ROOT).join(format!("proc/{pid}/root"));
+        let process = Path::new(ROOT).join(format!("proc/{pid}"));
         let files = read.iter().map(|(file, _)| file);
-        self.unwinder = Some(StackUnwinder::new(&root, files, tables));
+        self.unwinder = Some(StackUnwinder::new(&process, files, tables));
         self.code = Arc::new(code);
         Some(StackNews::Code(self.target, Arc::clone(&self.code)))
     }
@@ -1122,6 +1131,22 @@ mod tests {
     }
 
     /// Another library at the address of one that was closed had the names of its functions.
+    /// Found by a review: after Ctrl-C, which ends the command too, all of its memory counted as freed.
+    #[test]
+    fn no_memory_is_freed_by_the_end_of_a_process() {
+        let mut child = std::process::Command::new("cat");
+        let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let process = Process::new(pid, TargetId(0));
+        let all = mappings(ROOT.as_ref(), pid).unwrap();
+        let stack = all.iter().find(|m| &*m.name == "[stack]").unwrap().range;
+        let hole = 0x1000;
+        assert_eq!(process.state(hole), PageState::Absent);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(process.state(stack.end - 8), PageState::Base);
+    }
+
     #[test]
     fn code_is_read_again_where_it_was_replaced() {
         let mut process = Process::new(0, TargetId(0));
@@ -1136,6 +1161,8 @@ mod tests {
         assert!(!process.should_read(&[0x1010, 0x2010], second(163)), "it generates code");
         process.mapped(AddrRange::new(0x2000, 0x3000));
         assert!(!process.should_read(&[0x1010], second(300)));
+        // Found by a review: a library that was loaded later had no stacks for a minute.
+        assert!(process.should_read(&[0x1010, 0x2010], second(101)));
         process.mapped(AddrRange::new(0x1800, 0x3000));
         assert!(process.should_read(&[0x1010], second(101)));
         assert!(!process.should_read(&[0x1010], second(100)), "at most once a second");

@@ -63,11 +63,11 @@ impl CodeReader {
     /// If the mappings of the process cannot be read.
     pub fn read(&mut self, root: &Path, pid: i32) -> Result<Vec<(FileCode, Arc<str>)>, ProcError> {
         let files = code(root, pid)?;
-        let below = root.join(format!("proc/{pid}/root"));
-        let mut id = once_for_each(|path| match is_dump(path) {
+        let process = root.join(format!("proc/{pid}"));
+        let mut id = once_for_each(|file| match is_dump(&file.path) {
             // A jitdump grows, and is no code itself.
             true => "".into(),
-            false => self.build_id(&below.join(path.trim_start_matches('/'))),
+            false => self.build_id(open_mapped(&process, file)),
         });
         let with_id = |file: FileCode| {
             let id = id(&file);
@@ -76,9 +76,9 @@ impl CodeReader {
         Ok(files.into_iter().map(with_id).collect())
     }
 
-    fn build_id(&mut self, path: &Path) -> Arc<str> {
-        // A file that was replaced or cannot be read has no id that could be compared.
-        let Ok((file, found)) = open_with_metadata(path) else { return "".into() };
+    fn build_id(&mut self, opened: io::Result<(File, Metadata)>) -> Arc<str> {
+        // A file that cannot be read has no id that could be compared.
+        let Ok((file, found)) = opened else { return "".into() };
         if self.build_ids.len() >= MAX_IDS {
             self.build_ids.clear();
         }
@@ -87,13 +87,24 @@ impl CodeReader {
     }
 }
 
-/// Finds out `of` the path of each file once: a process may map one file 65,000 times.
-pub(crate) fn once_for_each<T: Clone>(mut of: impl FnMut(&str) -> T) -> impl FnMut(&FileCode) -> T {
+/// Finds out something `of` each path once: a process may map one file 65,000 times.
+pub(crate) fn once_for_each<T: Clone>(
+    mut of: impl FnMut(&FileCode) -> T,
+) -> impl FnMut(&FileCode) -> T {
     let mut known: HashMap<Arc<str>, T> = HashMap::new();
     move |file| match known.get(&file.path) {
         Some(known) => known.clone(),
-        None => known.entry(Arc::clone(&file.path)).or_insert_with_key(|path| of(path)).clone(),
+        None => known.entry(Arc::clone(&file.path)).or_insert_with(|| of(file)).clone(),
     }
+}
+
+/// Opens a file that the process at `process` (`/proc/PID`) has mapped. Without the right to follow its link
+/// (`CAP_SYS_ADMIN`), opens its path, where there may be no file (after a `chroot`) or another one (after an upgrade).
+pub(crate) fn open_mapped(process: &Path, file: &FileCode) -> io::Result<(File, Metadata)> {
+    let (start, end) = (file.range.start, file.range.end);
+    open_with_metadata(&process.join(format!("map_files/{start:x}-{end:x}"))).or_else(|_| {
+        open_with_metadata(&process.join("root").join(file.path.trim_start_matches('/')))
+    })
 }
 
 /// Opens a regular file. The metadata are those of the opened file: another one may take its path at any time.
@@ -417,9 +428,9 @@ mod tests {
         let files: Vec<FileCode> =
             (0..65_000).map(|page| file(page, if page % 2 == 0 { "/a" } else { "/b" })).collect();
         let mut asked = Vec::new();
-        let mut name = once_for_each(|path| {
-            asked.push(path.to_owned());
-            path.to_owned()
+        let mut name = once_for_each(|file| {
+            asked.push(file.path.to_string());
+            file.path.to_string()
         });
         assert!(files.iter().all(|file| *name(file) == *file.path));
         drop(name);
@@ -468,7 +479,7 @@ mod tests {
         let mut reader = CodeReader::default();
         let mut id_with = |content: &str| {
             std::fs::write(file.path(), content).unwrap();
-            reader.build_id(file.path())
+            reader.build_id(open_with_metadata(file.path()))
         };
         let first = id_with("a");
         assert_ne!(id_with("another"), first);

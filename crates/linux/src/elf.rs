@@ -116,9 +116,10 @@ pub(crate) fn demangled(symbol: &str) -> String {
     let written = match rustc_demangle::try_demangle(symbol) {
         // Without the hash.
         Ok(rust) => write!(name, "{rust:#}"),
-        Err(_) => cpp_demangle::Symbol::new(symbol)
-            .map_err(|_| fmt::Error)
-            .and_then(|cpp| cpp.structured_demangle(&mut name, &DemangleOptions::default())),
+        Err(_) => cpp_demangle::Symbol::new(symbol).map_err(|_| fmt::Error).and_then(|cpp| {
+            // A name begins with its namespace: only templates would have a type before it.
+            cpp.structured_demangle(&mut name, &DemangleOptions::new().no_return_type())
+        }),
     };
     written.map_or_else(|_| symbol.to_owned(), |()| name.0)
 }
@@ -242,6 +243,8 @@ pub(crate) mod tests {
         assert_eq!(demangled("_ZN3app5tableE"), "app::table");
         assert_eq!(demangled("_RNvC3app5TABLE"), "app::TABLE");
         assert_eq!(demangled("table"), "table");
+        // Found by a review: the type of the result was taken for the namespace of the function.
+        assert_eq!(demangled("_Z4loadIiEvv"), "load<int>()");
         assert_eq!(demangled("_Z1f1AIiES_IS0_S0_E"), "f(A<int>, A<A<int>, A<int> >)");
     }
 

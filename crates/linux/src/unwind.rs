@@ -1,7 +1,8 @@
 //! Call stacks of programs without frame pointers, from a copy of the stack and the tables of their files.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use gimli::{
 use isotherm_core::AddrRange;
 use object::{Object, ObjectSection};
 
-use crate::code::{FileVersion, once_for_each, open_with_metadata};
+use crate::code::{FileVersion, once_for_each, open_mapped};
 use crate::elf::{CodeSegment, ElfFile, base, code_segments};
 use crate::faults::StackCopy;
 use crate::proc::FileCode;
@@ -257,8 +258,8 @@ impl UnwindTables {
         parts.map(|bytes| bytes.len()).sum::<usize>() < most && self.files.len() < MAX_TABLE_FILES
     }
 
-    fn read(&mut self, path: &Path) -> Option<Arc<Tables>> {
-        let (file, found) = open_with_metadata(path).ok()?;
+    fn read(&mut self, opened: io::Result<(File, Metadata)>) -> Option<Arc<Tables>> {
+        let (file, found) = opened.ok()?;
         let version = FileVersion::of(&found);
         if !self.files.contains_key(&version) && !self.has_room(MAX_BYTES) {
             return None;
@@ -276,14 +277,14 @@ pub struct StackUnwinder {
 }
 
 impl StackUnwinder {
-    /// For a process that executes these files, which lie below `root`.
+    /// For the process at `process` (`/proc/PID`), which executes these files.
     #[must_use]
     pub fn new<'a>(
-        root: &Path,
+        process: &Path,
         code: impl Iterator<Item = &'a FileCode>,
         tables: &mut UnwindTables,
     ) -> Self {
-        let mut read = once_for_each(|path| tables.read(&root.join(path.trim_start_matches('/'))));
+        let mut read = once_for_each(|file| tables.read(open_mapped(process, file)));
         StackUnwinder::of(code.filter_map(|file| Some((file, read(file)?))))
     }
 
@@ -343,6 +344,7 @@ mod tests {
     use object::elf::SHF_COMPRESSED;
 
     use super::*;
+    use crate::code::open_with_metadata;
     use crate::elf::tests::with_section;
     use crate::sys::with_other_kinds;
 
@@ -374,7 +376,15 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let read = |copies| {
             std::fs::write(file.path(), with_debug_frame(&compressed(copies))).unwrap();
-            Some(UnwindTables::default().read(file.path()).unwrap().frames.as_ref()?.entries.len())
+            Some(
+                UnwindTables::default()
+                    .read(open_with_metadata(file.path()))
+                    .unwrap()
+                    .frames
+                    .as_ref()?
+                    .entries
+                    .len(),
+            )
         };
         assert_eq!(read(1000), Some(258_001));
         assert_eq!(read(140_000), None, "36 MB");
@@ -557,7 +567,12 @@ mod tests {
         let mut tables = UnwindTables::default();
         let mut len_of = |copies| {
             std::fs::write(file.path(), with_debug_frame(&compressed(copies))).unwrap();
-            tables.read(file.path()).unwrap().frames.as_ref().map(|f| f.entries.len())
+            tables
+                .read(open_with_metadata(file.path()))
+                .unwrap()
+                .frames
+                .as_ref()
+                .map(|f| f.entries.len())
         };
         assert_eq!([1, 2000].map(&mut len_of), [Some(259), Some(516_001)]);
     }
@@ -566,7 +581,11 @@ mod tests {
     #[test]
     fn a_pipe_in_the_place_of_a_file_hangs_nothing() {
         with_other_kinds(|path| {
-            assert!(UnwindTables::default().read(path).is_none(), "{}", path.display())
+            assert!(
+                UnwindTables::default().read(open_with_metadata(path)).is_none(),
+                "{}",
+                path.display()
+            )
         });
     }
 }

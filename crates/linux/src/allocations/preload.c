@@ -149,12 +149,17 @@ static void draw_interval(uint64_t bytes)
 #define MOST_SAMPLES_PER_S 500
 #define CHECKED_EVERY 256
 
-static uint64_t wanted_mean(void)
+static uint64_t wanted_mean = DEFAULT_MEAN;
+
+/* Before main(): later setenv() may call realloc() with an environment that is no longer valid. */
+static __attribute__((constructor)) void read_wanted_mean(void)
 {
 	const char *text = getenv("ISOTHERM_ALLOC_BYTES");
 	uint64_t bytes = text ? strtoull(text, NULL, 10) : 0;
 
-	return bytes ? bytes : DEFAULT_MEAN;
+	if (bytes)
+		wanted_mean = bytes;
+	atomic_store(&mean, wanted_mean);
 }
 
 static void adapt(void)
@@ -173,7 +178,7 @@ static void adapt(void)
 	atomic_store(&samples, 0);
 	if (passed < allowed)
 		atomic_store(&mean, bytes * 2);
-	else if (passed > 4 * allowed && bytes > wanted_mean())
+	else if (passed > 4 * allowed && bytes > wanted_mean)
 		atomic_store(&mean, bytes / 2);
 }
 
@@ -182,10 +187,8 @@ static __attribute__((noinline)) void sample(void *address, size_t size)
 	int is_first = !random_state;
 	uint64_t bytes = atomic_load_explicit(&mean, memory_order_relaxed), drawn;
 
-	if (UNLIKELY(!bytes)) {
-		bytes = wanted_mean();
-		atomic_store(&mean, bytes);
-	}
+	if (UNLIKELY(!bytes))
+		bytes = DEFAULT_MEAN; /* before the constructor */
 	if (is_first) {
 		/* A thread begins in the middle of an interval. */
 		draw_interval(bytes);

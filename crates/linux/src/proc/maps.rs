@@ -56,10 +56,14 @@ pub struct FileCode {
 ///
 /// # Errors
 /// If the file cannot be read.
+///
+/// An area that has changed while the kernel wrote the text begins after the previous one, as in [`parse_maps`].
 pub fn code(root: &Path, pid: i32) -> Result<Vec<FileCode>, ProcError> {
-    let (mut names, mut all) = (Names::default(), Vec::new());
+    let (mut names, mut all, mut covered) = (Names::default(), Vec::new(), 0);
     read_lines(&pid_file(root, pid, "maps"), LIMIT, |line| {
-        all.extend(parse_line(line).and_then(|area| file_code(&area, &mut names)));
+        let Some(mut area) = parse_line(line) else { return Some(()) };
+        area.begin_after(&mut covered);
+        all.extend(file_code(&area, &mut names).filter(|file| !file.range.is_empty()));
         Some(())
     })?;
     Ok(all)
@@ -96,8 +100,7 @@ impl Mappings {
     /// Adds the area of a line. None if it cannot be parsed.
     fn add(&mut self, line: &str) -> Option<()> {
         let mut area = parse_line(line)?;
-        area.range.start = area.range.start.max(self.covered).min(area.range.end);
-        self.covered = self.covered.max(area.range.end);
+        area.begin_after(&mut self.covered);
         let accessible = area.permissions.starts_with(|c| c != '-')
             || area.permissions.get(1..3).is_some_and(|wx| wx != "--");
         // Addresses in the upper half belong to the kernel ([vsyscall]).
@@ -125,6 +128,16 @@ struct Area<'a> {
     offset: u64,
     inode: &'a str,
     name: &'a str,
+}
+
+impl Area<'_> {
+    /// Cuts off the part that the earlier areas have covered.
+    fn begin_after(&mut self, covered: &mut u64) {
+        let start = self.range.start.max(*covered).min(self.range.end);
+        self.offset = self.offset.saturating_add(start - self.range.start);
+        self.range.start = start;
+        *covered = (*covered).max(self.range.end);
+    }
 }
 
 /// `start-end perms offset dev inode   name`. The name extends to the end of the line, including blanks.
@@ -177,6 +190,18 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::tree;
+
+    /// Found by a review: two threads that mapped files ended the recording, because such areas overlap.
+    #[test]
+    fn code_that_grew_while_it_was_read_begins_after_what_was_read() {
+        let text = "1000-3000 r-xp 00000000 fe:00 1 /a\n1000-5000 r-xp 00000000 fe:00 1 /a\n\
+                    4000-5000 r-xp 00003000 fe:00 1 /a\n";
+        let root = tree([("proc/7/maps", text)]);
+        let all = code(root.path(), 7).unwrap();
+        let parts: Vec<_> = all.iter().map(|c| (c.range.start, c.range.end, c.offset)).collect();
+        assert_eq!(parts, [(0x1000, 0x3000, 0), (0x3000, 0x5000, 0x2000)]);
+    }
 
     const TEXT: &str = "\
 55d8a0000000-55d8a0021000 r--p 00000000 fe:00 1234                       /usr/bin/a b (deleted)
