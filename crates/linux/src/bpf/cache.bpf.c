@@ -10,7 +10,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define MAX_SUPERS 1024
+#define MAX_SUPERS (1 << 14)
 #define MAX_FILES 8192
 #define MAX_NODES 16384
 #define MAX_DENTRIES 4096

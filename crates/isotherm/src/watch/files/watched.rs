@@ -398,12 +398,14 @@ impl Observing {
             () => w.unknown,
         };
         let hidden = (hidden.round() as u32).min(resident);
+        // Reads are counted in all pages.
+        let observed = if self.counted.is_some() { resident } else { resident - hidden };
         let why = w.why.filter(|_| !self.is_blind).unwrap_or(Unknown::Cache);
         CountedWindow {
             resident,
             unknown: (hidden > 0).then_some((why, hidden)),
             accesses,
-            exposure: f64::from(resident - hidden) * seconds / share,
+            exposure: f64::from(observed) * seconds / share,
             idle: w.idle,
             // Page tables keep accesses until they are read. What is neither counted nor mapped is unknown: later it may
             // be known again, and accesses until then were missed.
@@ -517,5 +519,27 @@ mod tests {
             let hot = of(&[region(1, 0..64, 2.0), unwatched(0..64)]);
             assert_eq!((hot.unknown, hz(&hot)), (None, 2.0), "known accesses are known");
         }
+    }
+
+    /// Found by a review: one read in 64 s was one per second, because only the second with the read counted.
+    #[test]
+    fn seconds_without_reads_count_where_mapped_pages_are_hidden() {
+        let second = Duration::from_secs(1);
+        let observing = Observing {
+            counted: Some(second),
+            time: second,
+            is_blind: true,
+            is_mapped_only: false,
+        };
+        let quiet = Window { resident: 64, ..Window::default() };
+        let read = Window { counted: 1, ..quiet };
+        let all = std::iter::once(&read).chain(std::iter::repeat_n(&quiet, 63));
+        let (mut accesses, mut exposure) = (0.0, 0.0);
+        for window in all.map(|window| observing.window(window)) {
+            accesses += window.accesses;
+            exposure += window.exposure;
+        }
+        let once = observing.window(&read);
+        assert_eq!(accesses / exposure, hz(&once) / 64.0);
     }
 }
