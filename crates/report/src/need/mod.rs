@@ -149,8 +149,10 @@ pub struct RequiredMemory {
     pub needed_bytes: u64,
     /// the same at least, by the error of ages and counts
     pub low_bytes: u64,
-    /// the same at most; the most memory at once if the record is too short to exclude that
+    /// the same at most
     pub high_bytes: u64,
+    /// Whether the record is too short to exclude that all memory must stay: then `high_bytes` is the most at once.
+    pub high_is_most: bool,
     /// Just below the limit, far more comes back: lower it in steps.
     pub is_cliff: bool,
     /// suggestions
@@ -478,12 +480,14 @@ impl Needing<'_> {
         }
         let need = self.needed(age);
         let low = needed(1.0).unwrap_or(need).min(need);
+        let high_is_most = high.is_none() && self.most_there >= need;
         let high = high.unwrap_or(self.most_there).max(need);
         Ok(RequiredMemory {
             at: self.point(age, self.beyond(age)),
             needed_bytes: need.round() as u64,
             low_bytes: low.round() as u64,
             high_bytes: high.round() as u64,
+            high_is_most,
             is_cliff,
             limits: self.limits(need),
             low_limits: self.limits(low),

@@ -229,8 +229,12 @@ fn the_interval_is_as_wide_as_the_record_is_short() {
     let text = need_text(&need(6, &[(5000, PAGES / 2)], &[], 0));
     assert!(text.contains("request: 34.0 MiB (34.0 MiB to 68.0 MiB)\n"), "{text}");
     assert!(text.contains("limit: 68.0 MiB\n"), "{text}");
+    let why = "the upper end is the most memory at once";
+    assert!(minute.high_is_most && text.contains(why), "{text}");
     // 3 windows of 16 pages in 600 s are 5 pages a minute.
-    assert_eq!(of(60).verdict.unwrap().high_bytes, 32 << 20);
+    let long = of(60).verdict.unwrap();
+    assert_eq!((long.high_bytes, long.high_is_most), (32 << 20, false));
+    assert!(!need_text(&need(60, &[(5000, PAGES / 2)], &[], 0)).contains(why));
 }
 
 /// A child of 300 MiB that ends is not needed now, but the next one will be.

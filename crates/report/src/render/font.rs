@@ -54,6 +54,20 @@ impl Fonts {
         kept.trim_end().to_owned() + "..."
     }
 
+    /// The sentences at the start of `text` that fit in `width` pixels; if not even the first one does, its start.
+    pub(super) fn fit_sentences(
+        &self,
+        text: &str,
+        size: f32,
+        weight: Weight,
+        width: f32,
+    ) -> String {
+        let ends = text.match_indices(". ").map(|(dot, _)| dot + 1).chain([text.len()]);
+        let starts = ends.filter_map(|end| text.get(..end));
+        let fitting = starts.take_while(|start| self.width(start, size, weight) <= width).last();
+        fitting.map_or_else(|| self.fit(text, size, weight, width), str::to_owned)
+    }
+
     /// The glyphs of `text`, each with its start along the baseline, and the total width, in units of the font;
     /// an em has [`Fonts::units_per_em`] units.
     pub(super) fn glyphs(&self, text: &str, weight: Weight) -> (Vec<(u16, f32)>, f32) {
@@ -154,6 +168,16 @@ mod tests {
         assert!(cut.ends_with("...") && cut.starts_with("a name"), "{cut}");
         assert!(fonts.width(&cut, 13.0, Weight::Regular) <= 82.0);
         assert_eq!(fonts.fit("short", 13.0, Weight::Regular, 80.0), "short");
+    }
+
+    #[test]
+    fn a_sentence_that_does_not_fit_is_left_out() {
+        let fonts = Fonts::new().unwrap();
+        let fit = |text, width| fonts.fit_sentences(text, 13.0, Weight::Regular, width);
+        let text = "Read by bpf. Not seen: the rest.";
+        assert_eq!(fit(text, 500.0), text);
+        assert_eq!(fit(text, 100.0), "Read by bpf.");
+        assert!(fit(text, 50.0).ends_with("..."), "{}", fit(text, 50.0));
     }
 
     #[test]

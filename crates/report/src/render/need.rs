@@ -227,6 +227,9 @@ fn answer(row: &NeedRow, v: &RequiredMemory) -> String {
         span(p.idle_ms.round()),
         bytes((p.returned_bytes_per_second * 60.0).round() as u64)
     );
+    if v.high_is_most && v.low_bytes < v.high_bytes {
+        out += "  the upper end is the most memory at once: the record is too short to exclude that all of it is needed\n";
+    }
     let _ = writeln!(
         out,
         "  the cost: it waits for that in {} % of the time, and paging it out again takes {} % of a CPU",

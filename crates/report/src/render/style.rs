@@ -47,7 +47,8 @@ pub(super) fn footer(picture: &mut Picture, basis: &Basis) {
         picture.text((LEFT as f32, 18.0), Anchor::Left, pen, &gaps);
     }
     for (line, up) in lines.iter().zip([34.0, 14.0]) {
-        let line = picture.fonts.fit(line, NOTE_PEN.size, NOTE_PEN.weight, PLOT as f32);
+        let (size, weight) = (NOTE_PEN.size, NOTE_PEN.weight);
+        let line = picture.fonts.fit_sentences(line, size, weight, PLOT as f32);
         picture.text((LEFT as f32, end - up), Anchor::Left, NOTE_PEN, &line);
     }
 }
