@@ -151,9 +151,15 @@ fn the_duration_ends_the_command() {
 #[test]
 fn the_command_outlives_a_full_record_until_it_is_asked_to_end() {
     needs_root!();
-    let options = ["--max-size", "64K", "--sample", "2ms", "--aggr", "16ms", "--", "sleep", "120"];
-    let mut recorder = Recorder::start(&options);
+    let dir = tempfile::tempdir().unwrap();
+    let [metrics, socket] = ["m.prom", "socket"].map(|name| dir.path().join(name));
+    let [of_metrics, of_socket] = [&metrics, &socket].map(|path| path.to_str().unwrap());
+    let options = ["--max-size", "64K", "--sample", "2ms", "--aggr", "16ms"];
+    let more = ["--metrics", of_metrics, "--control", of_socket, "--", "sleep", "120"];
+    let mut recorder = Recorder::start(&[&options[..], &more].concat());
     until("a full record", || recorder.err().contains("has reached --max-size"));
+    // Found by a review: the figures stayed, and nothing answered.
+    until("the end of the service", || !metrics.exists() && !socket.exists());
     let children = format!("/proc/{0}/task/{0}/children", recorder.pid());
     assert!(!fs::read_to_string(children).unwrap().is_empty(), "the command goes on");
     let begin = Instant::now();

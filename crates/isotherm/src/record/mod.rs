@@ -207,6 +207,8 @@ fn run_to_end(
     if let Err(e) = &finished {
         error!("{}", chain(e));
     }
+    // The files of metrics and of the socket go now: the command may run for days.
+    drop(session);
     let status = ended.unwrap_or_else(end_command)?;
     Ok((status.flatten(), finished.is_ok()))
 }
@@ -405,6 +407,10 @@ impl Job for RecordJob {
     }
 
     fn attribution(&mut self, a: Attribution) -> Result<(), RecordError> {
+        // In hours without snapshots these would replace all files that have some.
+        if self.paused {
+            return Ok(());
+        }
         let _ = self.writer.attribution(a)?;
         Ok(())
     }

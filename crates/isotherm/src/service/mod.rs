@@ -217,6 +217,8 @@ pub fn act<T>(
     }
     let table = running.end(result.as_ref().ok(), &session.state().follower);
     let finished = finish(&table);
+    // The files of metrics and of the socket go now: the command may run for days.
+    drop(session);
     let status = started.as_mut().map(|c| c.end(&stop)).transpose()?;
     Ok(Acted { table, status: status.flatten(), failed: result.err(), finished })
 }
