@@ -1,14 +1,15 @@
 //! The log of actions.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use serde::Serialize;
+use tracing::warn;
 
 use super::ServiceError;
 use crate::words::chain;
@@ -21,6 +22,10 @@ const FOLDERS_OF_OPEN_FILES: [&str; 3] = ["/dev", "/dev/fd", "/proc/self/fd"];
 pub struct Log {
     path: PathBuf,
     file: BufWriter<File>,
+    /// device and number of a regular file
+    inode: Option<(u64, u64)>,
+    /// whether it cannot be opened where it was
+    is_lost: bool,
 }
 
 impl Log {
@@ -33,7 +38,25 @@ impl Log {
         if is_file && last_byte(&file).is_ok_and(|last| last != b'\n') {
             file.write_all(b"\n").map_err(failed)?;
         }
-        Ok(Log { path: path.to_owned(), file: BufWriter::new(file) })
+        let found = file.metadata().ok().filter(Metadata::is_file);
+        let inode = found.map(|found| (found.dev(), found.ino()));
+        Ok(Log { path: path.to_owned(), file: BufWriter::new(file), inode, is_lost: false })
+    }
+
+    /// Opens the file again if another one is in its place, or none: after a rotation. If that fails, goes on with the
+    /// one that is open.
+    fn follow(&mut self) {
+        let found = |path| std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+        if self.is_lost || self.inode.is_none() || found(&self.path) == self.inode {
+            return;
+        }
+        match Log::open(&self.path) {
+            Ok(new) => *self = new,
+            Err(e) => {
+                warn!("{e}; isotherm continues to write to the file that was there");
+                self.is_lost = true;
+            }
+        }
     }
 
     /// Appends lines and passes them to the kernel at once. An error ends the run, because no action may remain
@@ -44,6 +67,7 @@ impl Log {
     }
 
     fn try_write(&mut self, lines: &[impl Serialize]) -> io::Result<()> {
+        self.follow();
         for line in lines {
             serde_json::to_writer(&mut self.file, line)?;
             self.file.write_all(b"\n")?;
@@ -96,6 +120,23 @@ mod tests {
     use rustix::fs::{CWD, FileType, Mode, fcntl_getfl, mknodat};
 
     use super::*;
+
+    /// Found by a review: after a rotation the lines went to a file that no longer had a name.
+    #[test]
+    fn a_log_that_was_moved_begins_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let [path, old] = ["log", "log.1"].map(|name| dir.path().join(name));
+        let mut log = Log::open(&path).unwrap();
+        log.write(&["one"]).unwrap();
+        std::fs::rename(&path, &old).unwrap();
+        log.write(&["two"]).unwrap();
+        let read = |path| std::fs::read_to_string(path).unwrap();
+        assert_eq!((read(&old), read(&path)), ("\"one\"\n".into(), "\"two\"\n".into()));
+        // Nothing is lost where it cannot be opened again.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        log.write(&["three"]).unwrap();
+    }
 
     fn why_not(path: &Path) -> String {
         match Log::open(path) {
