@@ -37,7 +37,8 @@ pub fn run(o: cli::NeedNow) -> Result<ExitCode> {
     let fault = o.asked.fault.or_else(|| time_of_fault("/".as_ref()));
     let asked = NeedAsked { fault, ..o.asked };
     in_memory("need", &o.targets, what, |what, path| {
-        record::in_passing(&o.targets, what, &o.watching, o.duration, path, true)?;
-        report::need_of(path, asked, o.json)
+        let watched = record::in_passing(&o.targets, what, &o.watching, o.duration, path, true)?;
+        let shown = report::need_of(path, asked, o.json)?;
+        Ok(if watched == ExitCode::SUCCESS { shown } else { watched })
     })
 }

@@ -15,8 +15,9 @@ use crate::cli::{self, Selection, Targets, UsageError};
 /// only.
 pub fn run(o: cli::Now) -> Result<ExitCode> {
     in_memory("now", &o.targets, WatchedMemory::processes(), |what, path| {
-        record::in_passing(&o.targets, what, &o.watching, o.duration, path, false)?;
-        report::access(&Selection::all(path, o.shown.clone()), o.order.choice())
+        let watched = record::in_passing(&o.targets, what, &o.watching, o.duration, path, false)?;
+        let shown = report::access(&Selection::all(path, o.shown.clone()), o.order.choice())?;
+        Ok(if watched == ExitCode::SUCCESS { shown } else { watched })
     })
 }
 
