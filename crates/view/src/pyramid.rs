@@ -19,6 +19,8 @@ const LEVELS: usize = 13;
 const MAX_RUNS: usize = 8192;
 /// The least of them, however many targets there are.
 const MIN_RUNS: usize = 16;
+/// Maximum number of pauses of a recording over which no column extends: each of them adds a column to each level.
+const MAX_PAUSES: usize = 64;
 /// Columns that wait to be joined may use 1/`WAITING_SHARE` of the memory.
 const WAITING_SHARE: usize = 2;
 
@@ -194,11 +196,15 @@ impl Level {
 #[derive(Debug)]
 pub struct Pyramid {
     levels: [Level; LEVELS],
+    /// end of the last column
+    end: Option<Duration>,
+    /// number of pauses over which no column extends
+    pauses: usize,
 }
 
 impl Default for Pyramid {
     fn default() -> Self {
-        Pyramid { levels: std::array::from_fn(|_| Level::default()) }
+        Pyramid { levels: std::array::from_fn(|_| Level::default()), end: None, pauses: 0 }
     }
 }
 
@@ -213,6 +219,12 @@ impl Pyramid {
 
     /// Adds the next column. Columns that are joined have at most `max_runs` runs.
     pub fn push(&mut self, column: HeatColumn, rates: &Rates, max_runs: usize) {
+        let length = column.time.end.saturating_sub(column.time.start);
+        let before = self.end.replace(column.time.end).unwrap_or(column.time.start);
+        if column.time.start.saturating_sub(before) > 2 * length && self.pauses < MAX_PAUSES {
+            self.pauses += 1;
+            self.finish(rates, max_runs);
+        }
         let mut next = Some(column);
         for level in &mut self.levels {
             let Some(column) = next else { return };

@@ -60,6 +60,21 @@ fn a_hot_half_is_drawn_hot_and_what_is_not_mapped_is_not_drawn() {
     assert_eq!(cells[4..], [NO_DATA, NO_DATA]);
 }
 
+/// Found by a review: the night between two recordings was hot.
+#[test]
+fn a_pause_has_no_data() {
+    let (rates, mut pyramid) = (Rates::default(), Pyramid::default());
+    for second in (0..10).chain(600..610) {
+        pyramid.push(column(second, &[(0, 4, 100.0)]), &rates, MAX_RUNS);
+    }
+    pyramid.finish(&rates, MAX_RUNS);
+    let time = seconds(0)..seconds(640);
+    let columns = pyramid.columns(&time, seconds(10));
+    let cells = draw(columns, &time, &[whole(0, 4, 1.0)], (64, 1), &rates);
+    assert!(hz(cells[0]) > 50.0 && hz(cells[60]) > 50.0, "{cells:?}");
+    assert!(cells[1..60].iter().all(|cell| *cell == NO_DATA), "{cells:?}");
+}
+
 #[test]
 fn a_small_region_does_not_vanish_and_stays_in_its_segment() {
     let rates = Rates::default();
