@@ -62,9 +62,12 @@ impl AdviceScope {
         let thresholds = self.options.thresholds;
         let bytes = self.options.filter.regions(s).map(|r| r.bytes(&thresholds)).sum();
         self.tally.whole(&bytes, (time.end - time.start).as_secs_f64());
-        let mut beyond = 0;
-        for view in self.options.filter.views(s) {
-            if self.targets.len() >= MAX_ADVISED_TARGETS && !self.targets.contains_key(&view.id) {
+        let (mut beyond, filter) = (0, self.options.filter.clone());
+        for view in filter.views(s) {
+            if self.targets.len() >= MAX_ADVISED_TARGETS
+                && !self.targets.contains_key(&view.id)
+                && !self.forget_ended(s)
+            {
                 beyond += 1;
                 continue;
             }
@@ -76,6 +79,18 @@ impl AdviceScope {
             }
         }
         self.beyond = self.beyond.max(beyond);
+    }
+
+    /// Gives up the target that ended first, for another one. False if all are in this snapshot.
+    fn forget_ended(&mut self, s: &Snapshot) -> bool {
+        let has_ended = |id: &TargetId| s.targets.binary_search_by_key(id, |v| v.id).is_err();
+        let ended = self.targets.iter().filter(|(id, _)| has_ended(id));
+        let Some(id) = ended.min_by_key(|(_, last)| last.time.end).map(|(id, _)| *id) else {
+            return false;
+        };
+        self.targets.remove(&id);
+        self.ages.remove(&id);
+        true
     }
 
     pub(super) fn time(&self) -> Result<Range<Duration>, FilterError> {

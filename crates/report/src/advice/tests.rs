@@ -53,6 +53,21 @@ fn steady() -> Vec<Snapshot> {
     (0..100).map(second).collect()
 }
 
+/// Found by a review: 300 short processes before a database left no room for it.
+#[test]
+fn targets_that_have_ended_make_room() {
+    let of = |id| {
+        let maps = vec![mapping(BASE - MIB, BASE + 64 * MIB, "")];
+        target(id, maps, vec![touched(0, 4, 100.0), idle(4, 64, 1)])
+    };
+    let later = (1..100).map(|s| snapshot(s, 1.0, vec![of(300)]));
+    let first = snapshot(0, 1.0, (0..256).map(of).collect());
+    let record: Vec<Snapshot> = std::iter::once(first).chain(later).collect();
+    let advice = advise(&record, AdviceThresholds::default());
+    assert_eq!(advice.targets_left_out, 0);
+    assert!(advice.ranges.iter().any(|range| range.target == TargetId(300).0));
+}
+
 fn of(a: &Advice, action: AdvisedAction) -> Vec<(u64, u64)> {
     let own = a.ranges.iter().filter(|r| r.action == action);
     own.map(|r| ((r.range.start - BASE) / MIB, (r.range.end - BASE) / MIB)).collect()

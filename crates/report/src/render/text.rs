@@ -15,6 +15,8 @@ const SMALL_PART: f64 = 0.001;
 const NAME_WIDTH: usize = 24;
 /// Maximum length of the name of a target. Files may differ only at the end of their paths, and by kind of access.
 const MAX_LABEL_CHARS: usize = 60;
+/// Maximum number of targets in the text.
+const MAX_TARGETS: usize = 1000;
 /// Width of a size, in characters.
 const SIZE_WIDTH: usize = 11;
 
@@ -25,8 +27,17 @@ pub fn summary_text(s: &Summary, top: usize) -> String {
     out += &heat(s);
     out += &working_set(s);
     if s.targets.len() > 1 {
-        let rows = s.targets.iter().map(|t| (t.label.clone(), &t.bytes));
-        out += &table("by target", MAX_LABEL_CHARS, rows);
+        let mut rows: Vec<_> = s.targets.iter().map(|t| (t.label.clone(), &t.bytes)).collect();
+        let more = rows.len().saturating_sub(MAX_TARGETS);
+        if more > 0 {
+            rows.sort_by_key(|(_, bytes)| std::cmp::Reverse(bytes.resident_bytes));
+            rows.truncate(MAX_TARGETS);
+        }
+        out += &table("by target", MAX_LABEL_CHARS, rows.into_iter());
+        if more > 0 {
+            let _ =
+                writeln!(out, "  and {} more, each with less memory", units::count(more as u64));
+        }
     }
     out += &mappings(&s.mappings, top);
     out += &monitor(s);

@@ -20,7 +20,7 @@ pub use rows::{Bytes, MappingRow, MonitorFigures, Summary, TargetRow, WorkingSet
 
 /// Maximum number of targets with a row; the totals include all targets. A limit, because records come from
 /// outside.
-const MAX_TARGET_ROWS: usize = 1000;
+const MAX_TARGET_ROWS: usize = 1 << 16;
 
 /// Makes a [`Summary`] from snapshots, which must be pushed in order of time. The percentiles of the working
 /// set are exact for up to a million different values.
