@@ -529,14 +529,16 @@ impl PageSource {
     /// If there is nothing in it, or the record cannot be read.
     pub fn picture(&self, q: &SpanQuery) -> Result<Picture, SourceError> {
         let (span, start) = self.span(q)?;
-        let (name, thresholds, labels) = {
+        let (name, thresholds, labels, missing, look) = {
             let index = self.index();
+            let (missing, facts) = (index.view().missing(), index.view().facts());
+            let look = facts.map(|facts| facts.look.clone()).unwrap_or_default();
             let labels = index.targets(MAX_LISTED).into_iter();
             let labels = labels.map(|t| match t.pid {
                 Some(pid) => (TargetId(t.id), format!("{} (pid {pid})", t.name)),
                 None => (TargetId(t.id), t.name),
             });
-            (self.name.clone(), index.thresholds(), labels.collect())
+            (self.name.clone(), index.thresholds(), labels.collect(), missing, look)
         };
         let time = span.start.since(start)..span.end.since(start);
         let targets = q.target.map(|id| [TargetId(id)].into());
@@ -545,6 +547,7 @@ impl PageSource {
         options.filter = filter;
         options.thresholds = thresholds;
         options.labels = labels;
+        (options.missing, options.look) = (missing, look);
         let mut extent = Extent::new(options);
         // The time of a report counts from the first snapshot that it receives.
         let mut first = None;

@@ -89,7 +89,9 @@ fn plain(upper: Cell, lower: Cell) -> char {
 /// The time at the borders and in the middle, before the end of the shown time.
 fn axis(app: &App, columns: usize) -> Line<'static> {
     let behind = app.behind().unwrap_or_default();
-    let label = |part: u32| format!("-{}", clock(behind + app.length() * part / 2));
+    // The clock may be younger than the length.
+    let length = app.shown().map_or(app.length(), |shown| shown.end.since(shown.start));
+    let label = |part: u32| format!("-{}", clock(behind + length * part / 2));
     let (left, middle, right) = (label(2), label(1), label(0));
     let right = if behind.is_zero() { "now".to_owned() } else { right };
     let half = columns / 2;
