@@ -99,6 +99,28 @@ fn many_small_files_are_added_up() {
 }
 
 #[test]
+fn a_file_is_listed_in_each_folder_that_has_a_name_of_it() {
+    needs_root!();
+    with_whole_cache(|| {
+        let dir = folder();
+        let root = dir.path().canonicalize().unwrap();
+        let names = ["first/name", "second/name", "third/name"].map(|name| root.join(name));
+        write(&names[0], 2);
+        for name in &names[1..] {
+            fs::create_dir(name.parent().unwrap()).unwrap();
+            fs::hard_link(&names[0], name).unwrap();
+        }
+        for name in &names {
+            let found = json(&[name.parent().unwrap().to_str().unwrap()]);
+            let expected = (name.display().to_string(), 2 * MIB);
+            assert_eq!(rows(&found, "resident_bytes"), [expected]);
+        }
+        let found = json(&[root.to_str().unwrap()]);
+        assert_eq!(found["total"]["files"], 1, "it counts once");
+    });
+}
+
+#[test]
 fn a_tree_by_file_and_by_folder() {
     needs_root!();
     with_whole_cache(|| {

@@ -16,6 +16,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define MAX_DENTRIES 4096
 #define MAX_NAME 256
 #define MAX_FOLDERS 16
+#define MAX_NAMES 64
 #define MAX_DEPTH 2048 /* a path has at most 4096 bytes */
 #define NAME_BYTES (1 << 19)
 /* Steps of one run: bounds the time under RCU to some milliseconds. */
@@ -339,15 +340,19 @@ static __always_inline __u32 keep_name(__u64 dentry)
 	return n - 1;
 }
 
-static __always_inline __u64 dentry_of(__u64 inode)
+/* The dentry at a link of the list of an inode's names, which begins with the next link. */
+static __always_inline __u64 dentry_at(__u64 link)
 {
-	__u64 alias = LOAD(inode, struct inode, i_dentry.first);
-
-	if (!alias)
+	if (!link)
 		return 0;
 	if (bpf_core_field_exists(struct dentry___of_7_2, d_alias))
-		return alias - AT(struct dentry___of_7_2, d_alias);
-	return alias - AT(struct dentry, d_u);
+		return link - AT(struct dentry___of_7_2, d_alias);
+	return link - AT(struct dentry, d_u);
+}
+
+static __always_inline __u64 dentry_of(__u64 inode)
+{
+	return dentry_at(LOAD(inode, struct inode, i_dentry.first));
 }
 
 static __always_inline __u64 mapping_of(__u64 inode)
@@ -379,10 +384,10 @@ static __always_inline __u64 version_of(__u64 inode)
 	return generation | LOAD(root, struct btrfs_root, root_key.objectid) << 32;
 }
 
-static __always_inline void keep_file(__u64 inode)
+static __always_inline void keep_file(__u64 inode, __u64 dentry)
 {
 	struct cached_file *f = &files[within(found, MAX_FILES)];
-	__u64 dentry = dentry_of(inode), mapping = mapping_of(inode);
+	__u64 mapping = mapping_of(inode);
 
 	f->inode = inode;
 	f->sb = LOAD(inode, struct inode, i_sb);
@@ -432,7 +437,7 @@ SEC("syscall") int keep_open_file(void *ctx)
 	lock();
 	inode = host_of((__u64)file);
 	if (inode)
-		keep_file(inode);
+		keep_file(inode, dentry_of(inode));
 	unlock();
 	return 0;
 }
@@ -617,17 +622,11 @@ struct inode_walk {
  */
 __u64 last_parent, last_is_below;
 
-/* Whether the file is below one of order.folders. One without a name may be. */
-static __always_inline bool is_chosen(__u64 inode)
+/* Whether a name is below one of order.folders. */
+static __always_inline bool is_below(__u64 dentry)
 {
-	__u64 dentry, parent;
+	__u64 parent = LOAD(dentry, struct dentry, d_parent);
 
-	if (!order.folders[0])
-		return true;
-	dentry = dentry_of(inode);
-	if (!dentry)
-		return true;
-	parent = LOAD(dentry, struct dentry, d_parent);
 	if (parent != last_parent) {
 		struct climb c = { .dentry = parent };
 
@@ -636,6 +635,39 @@ static __always_inline bool is_chosen(__u64 inode)
 		last_is_below = c.is_below;
 	}
 	return last_is_below;
+}
+
+struct names {
+	__u64 link, below;
+};
+
+static long seek_name(__u32 i, struct names *n)
+{
+	__u64 dentry;
+
+	n->link = load(n->link);
+	dentry = dentry_at(n->link);
+	if (!dentry)
+		return 1;
+	if (!is_below(dentry))
+		return 0;
+	n->below = dentry;
+	return 1;
+}
+
+/* Whether the file is below one of order.folders, by any of its names. One without a name may be. */
+static __always_inline bool is_chosen(__u64 inode, __u64 *dentry)
+{
+	struct names n = { .link = LOAD(inode, struct inode, i_dentry.first) };
+
+	*dentry = dentry_at(n.link);
+	if (!order.folders[0] || !*dentry || is_below(*dentry))
+		return true;
+	if (LOAD(inode, struct inode, i_nlink) < 2)
+		return false;
+	bpf_loop(MAX_NAMES, seek_name, &n, 0);
+	*dentry = n.below;
+	return n.below;
 }
 
 /* Counts a file whose tree is one node or one page, and samples one page of each SAMPLED_PAGES. Other files are listed,
@@ -681,7 +713,7 @@ static __always_inline bool count_file(__u64 inode, __u64 root)
 
 static long list_inode(__u32 i, struct inode_walk *w)
 {
-	__u64 next = load(w->link), inode, root, pages = 0;
+	__u64 next = load(w->link), inode, dentry, root, pages = 0;
 
 	if (next == w->head) {
 		more = 0;
@@ -698,9 +730,9 @@ static long list_inode(__u32 i, struct inode_walk *w)
 	root = root_of(inode);
 	if (root)
 		pages = LOAD(mapping_of(inode), struct address_space, nrpages);
-	if (root && pages >= order.min_pages && is_chosen(inode)
+	if (root && pages >= order.min_pages && is_chosen(inode, &dentry)
 	    && !(pages < order.count_below && count_file(inode, root)))
-		keep_file(inode);
+		keep_file(inode, dentry);
 	return found >= order.entries || found >= MAX_FILES || name_end >= NAME_BYTES;
 }
 
