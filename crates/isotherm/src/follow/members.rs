@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use isotherm_linux::cgroup::{Cgroup, CgroupError};
 use isotherm_linux::proc;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::error::FollowError;
 use super::selection::Selection;
@@ -23,6 +23,8 @@ pub struct Members {
     /// as in `/proc/PID/comm`
     names: Vec<String>,
     all: bool,
+    /// whether they could not be read the last time
+    unreadable: bool,
 }
 
 impl Members {
@@ -115,9 +117,15 @@ impl Members {
         Ok(members)
     }
 
-    /// Like [`Members::now`], including groups that were created since; `None` if they cannot be read.
+    /// Like [`Members::now`], including groups that were created since; `None` if they cannot be read. The log
+    /// says so once.
     pub fn now_or_since(&mut self, known: impl Fn(i32) -> bool) -> Option<BTreeSet<i32>> {
         let _ = self.seek();
-        self.now(known).ok()
+        let members = self.now(known);
+        if let (Err(e), false) = (&members, self.unreadable) {
+            warn!("{e}. Until then, no process joins or leaves, in any group.");
+        }
+        self.unreadable = members.is_err();
+        members.ok()
     }
 }
