@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::decode::read;
+use crate::decode::{count_rows, read};
 use crate::file::{Effort, LakeFileError, Writer};
 use crate::lake::{HOUR_MS, LakeError, date_of, io_error, lock, parts};
 use crate::row::Rows;
@@ -96,7 +96,8 @@ impl LakeFiles for Folder<'_> {
 /// again because files of it still cannot be read.
 ///
 /// # Errors
-/// If a directory cannot be read, a file cannot be written, or another process copies to `to`.
+/// If a directory cannot be read, a file cannot be written, or another process copies to `to`; after the other days, if
+/// the copy of a day has more rows than the lake.
 pub fn compact(
     from: &dyn LakeFiles,
     to: &Path,
@@ -137,14 +138,20 @@ pub fn compact(
             remove_all(&aside)?;
         }
     }
+    let mut kept = Ok(());
     for day in days {
         let hosts = hosts_of(from, &day)?;
-        if !hosts.is_empty() {
-            let ended = day < unfinished;
-            done(&compact_day(from, hosts, to, day, ended)?);
+        if hosts.is_empty() {
+            continue;
+        }
+        let ended = day < unfinished;
+        match compact_day(from, hosts, to, day, ended) {
+            Ok(day) => done(&day),
+            Err(e @ LakeError::Fewer { .. }) => kept = Err(e),
+            Err(e) => return Err(e),
         }
     }
-    Ok(())
+    kept
 }
 
 /// The copy of a day, compared with the lake.
@@ -252,6 +259,11 @@ fn compact_day(
         part = open.write(&rows)?;
     }
     part.map_or(Ok(()), Part::finish)?;
+    let before = rows_of(&place)?;
+    if out.rows < before {
+        remove_all(&aside)?;
+        return Err(LakeError::Fewer { date: out.date, before, now: out.rows });
+    }
     if !(ended && out.left_out.is_empty()) {
         let mark = aside.join(INCOMPLETE);
         let names = out.left_out.iter().map(|(name, _)| name.as_str()).filter(|_| ended);
@@ -274,6 +286,12 @@ fn compact_day(
     }
     sync(to)?;
     Ok(out)
+}
+
+/// Number of rows in a copy of a day, which may not exist.
+fn rows_of(copy: &Path) -> Result<usize, LakeError> {
+    let files = parts(copy, "part-")?;
+    Ok(files.iter().map(|(_, path)| count_rows(path)).sum())
 }
 
 /// Makes sure that the names in a directory are on disk.
@@ -375,6 +393,29 @@ mod tests {
         let names = fs::read_dir(&big).unwrap().map(|e| e.unwrap().file_name());
         let hidden = |name: &std::ffi::OsString| name.to_string_lossy().starts_with('.');
         assert_eq!(names.filter(|name| !hidden(name)).count(), 1);
+    }
+
+    #[test]
+    fn a_copy_is_not_replaced_by_fewer_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let (raw, big) = (dir.path().join("raw"), dir.path().join("big"));
+        write(&raw, "h", 40);
+        let now = DAY + 50 * HOUR_MS;
+        let [whole, rest] = &days(&raw, &big, None, now)[..] else { panic!("two days") };
+        assert_eq!((whole.rows, rest.rows), (2 * 96, 2 * 64));
+        fs::remove_dir_all(raw.join("date=2026-11-25/hour=00")).unwrap();
+        let again = |date| compact(&Folder(&raw), &big, date, now, |day| panic!("{day:?}"));
+        let refused = again(Some("2026-11-25")).unwrap_err();
+        assert!(matches!(refused, LakeError::Fewer { before: 192, now: 184, .. }), "{refused:?}");
+        let copy = big.join("date=2026-11-25");
+        assert_eq!(read(&copy.join("part-0001.parquet")).unwrap().rows.len(), 192);
+        // The other days are copied nevertheless.
+        File::create(copy.join(INCOMPLETE)).unwrap();
+        fs::remove_dir_all(big.join("date=2026-11-26")).unwrap();
+        let mut done = Vec::new();
+        let kept = compact(&Folder(&raw), &big, None, now, |day| done.push(day.clone()));
+        assert!(matches!(kept, Err(LakeError::Fewer { .. })), "{kept:?}");
+        assert_eq!(done, [rest.clone()]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! [`Writer`](crate::Writer) uses, because decoders of others allocate what a page states.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,6 +75,16 @@ pub fn decode(file: impl Into<Bytes>, max_rows: usize) -> Result<Rows, LakeFileE
     // parquet panics at some damaged pages. Whatever it was using then is dropped.
     let decoded = catch_unwind(AssertUnwindSafe(|| decode_unguarded(file, max_rows)));
     decoded.unwrap_or(Err(LakeFileError::Damaged("a page cannot be decoded")))
+}
+
+/// Number of rows in a file, by its metadata; 0 if that cannot be read.
+pub(crate) fn count_rows(path: &Path) -> usize {
+    let count = || {
+        let file = File::open(path).ok()?;
+        let metadata = ParquetMetaDataReader::new().parse_and_finish(&file).ok()?;
+        usize::try_from(metadata.file_metadata().num_rows()).ok()
+    };
+    catch_unwind(count).ok().flatten().unwrap_or(0)
 }
 
 /// Decodes the contents of an object, as [`read`] does those of a file.

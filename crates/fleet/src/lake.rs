@@ -83,6 +83,19 @@ pub enum LakeError {
         /// the copy
         copy: PathBuf,
     },
+    /// a copy would be replaced by one that has less
+    #[error(
+        "the copy of {date} has {before} rows and the lake only {now}, because agents have removed hours since then: \
+         to replace the copy, delete its folder first"
+    )]
+    Fewer {
+        /// the day
+        date: String,
+        /// rows of the copy
+        before: usize,
+        /// rows of the lake
+        now: usize,
+    },
     /// two copies would mix their files
     #[error("another isotherm fleet compact writes to {}: wait until it ends", .0.display())]
     Compacting(PathBuf),
