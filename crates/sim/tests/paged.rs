@@ -66,6 +66,22 @@ fn all_that_was_written_is_on_the_disk_in_the_end() {
 }
 
 #[test]
+fn each_of_several_files_is_written_back() {
+    for n in 1..=9 {
+        let mut m = machine("");
+        let files: Vec<_> = (0..n).map(|_| m.add_file(4000)).collect();
+        let task = |&file: &usize| {
+            Box::new(Stream::new(&m, file, Op::Write, StreamOrder::Sequential, 4000))
+                as Box<dyn Task>
+        };
+        let mut tasks: Vec<_> = files.iter().map(task).collect();
+        m.run(&mut tasks).unwrap();
+        assert_eq!(m.counts().writes, 4000 * n, "{n} files");
+        assert!(m.memory().zones().iter().all(|z| z.dirty == 0), "{n} files");
+    }
+}
+
+#[test]
 fn writers_wait_before_memory_is_full_of_dirty_pages() {
     let mut m = machine("");
     let files = [m.add_file(50_000), m.add_file(50_000)];

@@ -7,7 +7,7 @@ use super::spec::MachineSpec;
 /// Size of a cache line.
 const LINE_BYTES: u64 = 64;
 
-/// Memory as CPUs access it. All times are in ns.
+/// Memory as CPUs access it.
 #[derive(Debug)]
 pub(super) struct Bus {
     /// by CPU
@@ -17,9 +17,9 @@ pub(super) struct Bus {
 
 #[derive(Debug)]
 struct Node {
-    busy_until: u64,
-    page_ns: u64,
-    line_ns: u64,
+    busy_until_ps: u64,
+    page_ps: u64,
+    line_ps: u64,
     /// by the node of the CPU
     latency_ns: Vec<u64>,
 }
@@ -29,13 +29,14 @@ impl Bus {
         let layout = spec.layout();
         let (cpus, n) = (spec.cpus as usize, spec.nodes.len());
         let node = |(i, node): (usize, &super::NodeSpec)| {
-            let ns = |bytes: u64| bytes * 1000 / u64::from(node.bandwidth_mb_s);
+            // A line takes a few ns, so it needs a finer unit.
+            let ps = |bytes: u64| (bytes * 1_000_000 / u64::from(node.bandwidth_mb_s)).max(1);
             let latency =
                 |from: usize| node.latency_ns.saturating_mul(layout.nodes[from].distances[i]) / 10;
             Node {
-                busy_until: 0,
-                page_ns: ns(PAGE_SIZE),
-                line_ns: ns(LINE_BYTES),
+                busy_until_ps: 0,
+                page_ps: ps(PAGE_SIZE),
+                line_ps: ps(LINE_BYTES),
                 latency_ns: (0..n).map(|from| latency(from).into()).collect(),
             }
         };
@@ -50,24 +51,43 @@ impl Bus {
         self.node_of.get(cpu as usize).copied().unwrap_or(0)
     }
 
-    /// When a CPU receives a page that it requests from a node at `now`.
+    /// When a CPU receives a page that it requests from a node at `now`, in ns.
     pub fn page(&mut self, cpu: u32, node: usize, now: u64) -> u64 {
-        let busy = self.nodes[node].page_ns;
+        let busy = self.nodes[node].page_ps;
         self.access(cpu, node, now, busy)
     }
 
     /// The same for a cache line.
     #[inline]
     pub fn line(&mut self, cpu: u32, node: usize, now: u64) -> u64 {
-        let busy = self.nodes[node].line_ns;
+        let busy = self.nodes[node].line_ps;
         self.access(cpu, node, now, busy)
     }
 
     #[inline]
-    fn access(&mut self, cpu: u32, node: usize, now: u64, busy: u64) -> u64 {
+    fn access(&mut self, cpu: u32, node: usize, now: u64, busy_ps: u64) -> u64 {
         let from = self.node_of(cpu);
         let node = &mut self.nodes[node];
-        node.busy_until = node.busy_until.max(now) + busy;
-        node.busy_until + node.latency_ns[from]
+        node.busy_until_ps = node.busy_until_ps.max(now * 1000) + busy_ps;
+        node.busy_until_ps.div_ceil(1000) + node.latency_ns[from]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_arrive_at_the_bandwidth_of_the_node() {
+        for bandwidth_mb_s in [10_000, 33_000, 63_000, 200_000] {
+            let node = "zones = [{ kind = 'normal', pages = 25000 }]\nlatency_ns = 0\n";
+            let node = format!("[[node]]\n{node}bandwidth_mb_s = {bandwidth_mb_s}\n");
+            let spec = MachineSpec::parse(&format!("about = 'one'\ncpus = 1\n{node}")).unwrap();
+            // All are requested at once.
+            let mut bus = Bus::new(&spec);
+            let last = (0..1000).map(|_| bus.line(0, 0, 0)).max();
+            let line_ps = LINE_BYTES * 1_000_000 / bandwidth_mb_s;
+            assert_eq!(last, Some((1000 * line_ps).div_ceil(1000)), "{bandwidth_mb_s} MB/s");
+        }
     }
 }

@@ -180,8 +180,9 @@ impl Engine<'_> {
             return;
         }
         let files = self.machine.dirty.len();
+        let first = self.turn.0;
         for i in 0..=files {
-            let file = (self.turn.0 + i) % files;
+            let file = (first + i) % files;
             if i > 0 {
                 self.turn = (file, TURN_PAGES);
             }

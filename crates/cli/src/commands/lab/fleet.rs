@@ -15,12 +15,13 @@ use crate::log::say;
 pub fn run(o: &FleetLab) -> Result<ExitCode> {
     let spec = FleetSpec { hosts: o.hosts, days: o.days, groups: o.groups, seed: o.seed };
     let fleet = fleet(spec);
-    let written = write_lake(&fleet, &o.lake, |day| {
-        say(format_args!("wrote day {} of {}", day + 1, o.days));
-    })?;
+    // First, because the lake of many hosts takes long.
     if let Some(path) = &o.truth {
         write_truth(&fleet, path)?;
     }
+    let written = write_lake(&fleet, &o.lake, |day| {
+        say(format_args!("wrote day {} of {}", day + 1, o.days));
+    })?;
     show(o.json, &written, || {
         format!(
             "{} of {} in {}, {} ({:.1} bytes a row), in {}\n",

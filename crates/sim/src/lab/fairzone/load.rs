@@ -26,13 +26,13 @@ pub enum LoadError {
 }
 
 impl LabLoad {
-    /// Parses a workload of either kind: one with regions describes memory.
+    /// Parses a workload of either kind: one with regions or a picture describes memory.
     ///
     /// # Errors
     /// If it is neither, or is invalid.
     pub fn parse(text: &str) -> Result<Self, LoadError> {
         let table: toml::Table = toml::from_str(text).map_err(StreamsError::Toml)?;
-        if table.contains_key("region") {
+        if ["region", "picture"].iter().any(|key| table.contains_key(*key)) {
             return Ok(LabLoad::Process(Workload::parse(text)?));
         }
         Ok(LabLoad::Streams(Streams::parse(text)?))
@@ -54,5 +54,18 @@ impl LabLoad {
             LabLoad::Streams(s) => s.threads.clone(),
             LabLoad::Process(_) => vec![1],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_is_touched_by_a_process() {
+        let text = "about = 'stairs'\n[picture]\nsize = '1M'\nphase = '1s'\n\
+                    rates = { '#' = 40 }\nrows = ['.#', '#.']\n";
+        assert!(matches!(LabLoad::parse(text).unwrap(), LabLoad::Process(_)));
+        assert!(matches!(LabLoad::parse("about = 'none'\n"), Err(LoadError::Streams(_))));
     }
 }
