@@ -29,7 +29,17 @@ def program() -> str:
 
 def run(*args: str) -> str:
     """Runs the program, and returns what it prints."""
-    done = subprocess.run([program(), *args], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise ProgramError(done.stderr.strip())
-    return done.stdout
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [program(), *args], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, encoding="utf-8", errors="replace"
+    ) as process:
+        try:
+            out, err = process.communicate()
+        except BaseException:
+            # It writes the end of its record.
+            process.terminate()
+            process.communicate()
+            raise
+    if process.returncode != 0:
+        raise ProgramError(err.strip())
+    return out

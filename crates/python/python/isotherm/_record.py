@@ -39,7 +39,7 @@ def record(pid: int, seconds: float, output: Optional[Path] = None) -> "Record":
     if output is None:
         folder = tempfile.TemporaryDirectory(prefix="isotherm.")
         output = os.path.join(folder.name, "isotherm.rec")
-    run("record", "--pid", str(pid), "--duration", f"{seconds}s", "--output", os.fspath(output))
+    run("record", "--pid", str(pid), "--duration", f"{seconds}", "--output", os.fspath(output))
     made = Record(output)
     made._folder = folder
     return made
@@ -137,7 +137,7 @@ class Record:
         if target is not None:
             options += ["--target", str(target)]
         if time is not None:
-            options += ["--time", f"{time[0]}s..{time[1]}s"]
+            options += ["--time", f"{time[0]}..{time[1]}"]
         if addr is not None:
             options += ["--addr", f"{addr[0]:#x}..{addr[1]:#x}"]
         return Heatmap(self.report("heatmap", *options))
