@@ -1130,16 +1130,22 @@ mod tests {
         assert_eq!(may, [true, false, false, true, false, true]);
     }
 
-    /// Another library at the address of one that was closed had the names of its functions.
     /// Found by a review: after Ctrl-C, which ends the command too, all of its memory counted as freed.
     #[test]
     fn no_memory_is_freed_by_the_end_of_a_process() {
         let mut child = std::process::Command::new("cat");
         let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
         let pid = child.id().cast_signed();
+        // The parent goes on before the program is there.
+        let stack = loop {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+            let all = mappings(ROOT.as_ref(), pid).unwrap();
+            match all.iter().find(|m| &*m.name == "[stack]") {
+                Some(stack) if name == "cat\n" => break stack.range,
+                _ => std::thread::yield_now(),
+            }
+        };
         let process = Process::new(pid, TargetId(0));
-        let all = mappings(ROOT.as_ref(), pid).unwrap();
-        let stack = all.iter().find(|m| &*m.name == "[stack]").unwrap().range;
         let hole = 0x1000;
         assert_eq!(process.state(hole), PageState::Absent);
         child.kill().unwrap();
@@ -1147,6 +1153,7 @@ mod tests {
         assert_eq!(process.state(stack.end - 8), PageState::Base);
     }
 
+    /// Another library at the address of one that was closed had the names of its functions.
     #[test]
     fn code_is_read_again_where_it_was_replaced() {
         let mut process = Process::new(0, TargetId(0));

@@ -48,7 +48,10 @@ impl Timeline {
         let is_apart = self.points.last().is_some_and(|last| are_apart(last, &point));
         if self.points.len() >= MAX_POINTS && (is_apart || self.in_last >= self.each) {
             self.points = halved(&self.points);
-            self.each *= 2;
+            // Where only pauses force it, the points are of as few snapshots as before.
+            if self.in_last >= self.each {
+                self.each *= 2;
+            }
             self.in_last = self.each;
         }
         match self.points.last_mut() {

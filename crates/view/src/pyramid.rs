@@ -159,6 +159,8 @@ struct Level {
     bytes: usize,
     /// whether the columns are given up as they come
     dropped: bool,
+    /// length of the last column that stands for as many as it should
+    width: Duration,
 }
 
 impl Level {
@@ -228,6 +230,7 @@ impl Pyramid {
         let mut next = Some(column);
         for level in &mut self.levels {
             let Some(column) = next else { return };
+            level.width = column.time.end.saturating_sub(column.time.start);
             next = level.push(column, rates, max_runs);
         }
     }
@@ -269,14 +272,17 @@ impl Pyramid {
     /// wait for others.
     pub fn columns(&self, time: &Range<Duration>, pixel: Duration) -> Vec<&HeatColumn> {
         let length = |c: &HeatColumn| c.time.end.saturating_sub(c.time.start);
-        // The last column of a record may stand for fewer than the others.
+        // The last column of a record, and those before a pause, may stand for fewer than the others.
         let wide = |level: &Level| {
-            let ends = [level.columns.front(), level.columns.back()];
-            ends.into_iter().flatten().map(length).max()
+            let ends = [level.columns.front()?, level.columns.back()?];
+            ends.map(length).into_iter().chain([level.width]).max()
         };
-        let fits = |level: &Level| wide(level).is_some_and(|wide| wide <= pixel);
-        let first = self.levels.iter().position(|level| wide(level).is_some());
-        let chosen = self.levels.iter().rposition(fits).or(first).unwrap_or(0);
+        // A level is too coarse if a finer one is.
+        let fits = |level: &&Level| wide(level).is_none_or(|wide| wide <= pixel);
+        let fitting = self.levels.iter().take_while(fits).count();
+        let has_columns = |level: &Level| !level.columns.is_empty();
+        let fine = self.levels[..fitting].iter().rposition(has_columns);
+        let chosen = fine.or_else(|| self.levels.iter().position(has_columns)).unwrap_or(0);
         let mut found = Vec::new();
         // Times that are not covered yet: before the columns of the chosen level, and after them.
         let mut before = time.end;

@@ -75,6 +75,20 @@ fn a_pause_has_no_data() {
     assert!(cells[1..60].iter().all(|cell| *cell == NO_DATA), "{cells:?}");
 }
 
+/// Found by a review: a short part before a pause made all levels seem fine, and the hours after it were one column.
+#[test]
+fn what_follows_a_short_part_and_a_pause_has_fine_columns() {
+    let (rates, mut pyramid) = (Rates::default(), Pyramid::default());
+    for second in (0..10).chain(600..900) {
+        pyramid.push(column(second, &[(0, 4, 100.0)]), &rates, MAX_RUNS);
+    }
+    for is_finished in [false, true] {
+        let found = pyramid.columns(&(seconds(0)..seconds(900)), seconds(10));
+        assert!(found.iter().all(|c| c.time.end - c.time.start <= seconds(10)), "{is_finished}");
+        pyramid.finish(&rates, MAX_RUNS);
+    }
+}
+
 #[test]
 fn a_small_region_does_not_vanish_and_stays_in_its_segment() {
     let rates = Rates::default();

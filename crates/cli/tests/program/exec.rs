@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -320,13 +319,14 @@ fn a_second_process_of_a_name_has_the_advice_of_the_second() {
 #[test]
 fn a_script_has_its_advice() {
     let dir = TempDir::new().unwrap();
-    let script = dir.path().join("tool.sh");
-    fs::write(&script, "#!/bin/sh\nread line\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let script = KillOnDrop(Command::new(script).stdin(Stdio::piped()).spawn().unwrap());
+    // If this process wrote it, the child of another test might hold it open, and it could not be executed.
+    let start = "printf '#!/bin/sh\nread line\n' >tool.sh; chmod 755 tool.sh; exec ./tool.sh";
+    let mut script = Command::new("sh");
+    script.args(["-c", start]).current_dir(dir.path()).stdin(Stdio::piped());
+    let script = KillOnDrop(script.spawn().unwrap());
     until("that it waits", || {
-        status(Path::new(&format!("/proc/{}", script.id())), "State:").starts_with('S')
-            && heap(script.id()).is_some()
+        let of = |field| status(Path::new(&format!("/proc/{}", script.id())), field);
+        of("Name:") == "tool.sh" && of("State:").starts_with('S') && heap(script.id()).is_some()
     });
     let heap = heap(script.id()).unwrap();
     advise(dir.path(), "tool.sh", heap);

@@ -184,12 +184,15 @@ pub(super) struct Processes<'a> {
     refused: BTreeSet<i32>,
     /// the maximum that was applied at any time
     pub(super) most: AppliedAdvice,
+    /// time for which the last round waited for threads that did not stop
+    pub(super) waited: Duration,
 }
 
 impl<'a> Processes<'a> {
     pub(super) fn new(programs: &'a [Program]) -> Self {
         let (all, used, refused) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        Processes { programs, all, used, refused, most: AppliedAdvice::default() }
+        let (most, waited) = (AppliedAdvice::default(), Duration::ZERO);
+        Processes { programs, all, used, refused, most, waited }
     }
 
     /// Applies the advice in the processes that exist now. Returns the time that calls in them took; `None` if there was
@@ -200,14 +203,19 @@ impl<'a> Processes<'a> {
             pids.iter().filter_map(|&pid| Some((pid, Names::read(root, pid)?))).collect();
         self.find(&names);
         let mut calls = None;
+        self.waited = Duration::ZERO;
         for (i, process) in &mut self.all {
             let Some(program) = self.programs.get(*i) else { continue };
+            let begin = Instant::now();
             match process.apply(program, stop) {
                 Ok(None) => {}
                 Ok(Some(took)) => *calls.get_or_insert(Duration::ZERO) += took,
                 Err(InjectError::Ended(_)) => {}
                 Err(InjectError::Proc(e)) if e.is_gone() => {}
                 Err(e) => {
+                    if matches!(e, InjectError::Waiting(_)) {
+                        self.waited += begin.elapsed();
+                    }
                     if self.refused.insert(process.process.pid) {
                         warn!("{e}; the advice for it is not applied yet");
                     }

@@ -179,8 +179,10 @@ impl<'a> Applying<'a> {
         let since = Instant::now();
         let calls = self.processes.apply(pids, stop);
         let longer = if calls.is_some() { MIN_LOOK_INTERVAL } else { self.pause * 3 / 2 };
-        // Looking takes at most a hundredth of the time. Calls may wait for pages, which is no work of isotherm.
-        let looking = since.elapsed().saturating_sub(calls.unwrap_or_default());
+        // Looking takes at most a hundredth of the time. Calls may wait for pages, and threads
+        // may not stop, which is no work of isotherm.
+        let waited = calls.unwrap_or_default() + self.processes.waited;
+        let looking = since.elapsed().saturating_sub(waited);
         self.pause = longer.min(MAX_LOOK_INTERVAL).max(looking * 100);
     }
 }

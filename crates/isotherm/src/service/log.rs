@@ -46,8 +46,12 @@ impl Log {
     /// Opens the file again if another one is in its place, or none: after a rotation. If that fails, goes on with the
     /// one that is open.
     fn follow(&mut self) {
-        let found = |path| std::fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
-        if self.is_lost || self.inode.is_none() || found(&self.path) == self.inode {
+        let is_there = match std::fs::metadata(&self.path) {
+            Ok(found) => Some((found.dev(), found.ino())) == self.inode,
+            // In a folder that isotherm may no longer search, it sees no rotation.
+            Err(e) => e.kind() != io::ErrorKind::NotFound,
+        };
+        if self.is_lost || self.inode.is_none() || is_there {
             return;
         }
         match Log::open(&self.path) {

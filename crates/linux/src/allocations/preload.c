@@ -24,7 +24,7 @@
 /* Mean number of bytes between two samples, unless ISOTHERM_ALLOC_BYTES says otherwise. */
 #define DEFAULT_MEAN (512 * 1024)
 
-static _Atomic uint64_t mean;
+static _Atomic uint64_t mean = DEFAULT_MEAN;
 
 /* --- sampled allocations --- */
 
@@ -187,8 +187,6 @@ static __attribute__((noinline)) void sample(void *address, size_t size)
 	int is_first = !random_state;
 	uint64_t bytes = atomic_load_explicit(&mean, memory_order_relaxed), drawn;
 
-	if (UNLIKELY(!bytes))
-		bytes = DEFAULT_MEAN; /* before the constructor */
 	if (is_first) {
 		/* A thread begins in the middle of an interval. */
 		draw_interval(bytes);

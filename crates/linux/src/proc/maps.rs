@@ -52,12 +52,11 @@ pub struct FileCode {
     pub path: Arc<str>,
 }
 
-/// The files that `pid` may execute.
+/// The files that `pid` may execute. An area that has changed while the kernel wrote the text begins after the previous
+/// one, as in [`parse_maps`].
 ///
 /// # Errors
 /// If the file cannot be read.
-///
-/// An area that has changed while the kernel wrote the text begins after the previous one, as in [`parse_maps`].
 pub fn code(root: &Path, pid: i32) -> Result<Vec<FileCode>, ProcError> {
     let (mut names, mut all, mut covered) = (Names::default(), Vec::new(), 0);
     read_lines(&pid_file(root, pid, "maps"), LIMIT, |line| {

@@ -62,14 +62,15 @@ impl AdviceScope {
         let thresholds = self.options.thresholds;
         let bytes = self.options.filter.regions(s).map(|r| r.bytes(&thresholds)).sum();
         self.tally.whole(&bytes, (time.end - time.start).as_secs_f64());
-        let (mut beyond, filter) = (0, self.options.filter.clone());
+        let (mut beyond, mut has_room, filter) = (0, true, self.options.filter.clone());
         for view in filter.views(s) {
-            if self.targets.len() >= MAX_ADVISED_TARGETS
-                && !self.targets.contains_key(&view.id)
-                && !self.forget_ended(s)
-            {
-                beyond += 1;
-                continue;
+            if self.targets.len() >= MAX_ADVISED_TARGETS && !self.targets.contains_key(&view.id) {
+                // Once all are in this snapshot, they stay.
+                has_room = has_room && self.forget_ended(s);
+                if !has_room {
+                    beyond += 1;
+                    continue;
+                }
             }
             let new = || Last { time: time.clone(), seen: Arc::clone(s) };
             let last = self.targets.entry(view.id).or_insert_with(new);
