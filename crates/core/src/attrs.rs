@@ -166,6 +166,8 @@ pub enum AttrsError {
 
 /// Maximum of [`Attrs::max_regions`]: all input from outside has a limit.
 const MAX_REGIONS: u32 = 100_000;
+/// A target has a region for each mapped area, up to this multiple of [`Attrs::max_regions`].
+const MAX_AREAS_FACTOR: u64 = 8;
 /// [`Attrs::max_regions`] applies to each unit of this many resident bytes.
 const MAX_REGIONS_UNIT_BYTES: u64 = 64 << 30;
 const MIN_INTERVAL: Duration = Duration::from_micros(100);
@@ -261,6 +263,16 @@ impl Attrs {
         let times =
             u32::try_from(resident.div_ceil(MAX_REGIONS_UNIT_BYTES)).unwrap_or(u32::MAX).max(1);
         self.max_regions.saturating_mul(times).min(MAX_REGIONS)
+    }
+
+    /// Maximum number of regions of a target of such a monitor that has `own` of `all` resident pages and so many mapped
+    /// areas: its share of [`Attrs::most_regions`]. Each area has a region, up to a multiple of
+    /// [`Attrs::max_regions`]: a heap of V8 is an area for each 256 KiB.
+    pub(crate) fn regions_of_target(&self, most: u32, own: u64, all: u64, areas: usize) -> usize {
+        let share = u64::from(most) * own / all.max(1);
+        let bound = u64::from(self.max_regions) * MAX_AREAS_FACTOR;
+        let areas = (areas as u64).min(bound).min(MAX_REGIONS.into());
+        usize::try_from(share.max(areas)).unwrap_or(usize::MAX)
     }
 
     /// These attributes with the kernel's (DAMON's) rules: in each sampling interval, the monitor looks at and

@@ -165,11 +165,11 @@ impl<O: Space + Look> PageScan<O> {
         let interval = now.since(self.interval_start);
         let ms = self.ms(now);
         let all: u64 = self.roster.targets.iter().map(ScannedTarget::resident_pages).sum();
-        let max = u64::from(self.attrs.most_regions(0));
+        let most = self.attrs.most_regions(0);
         let mut targets = Vec::with_capacity(self.roster.targets.len());
         for w in &mut self.roster.targets {
-            let own = (max * w.resident_pages() / all.max(1)).max(w.areas() as u64).min(max);
-            let regions = w.make_regions(&self.attrs, own as usize, ms, interval);
+            let own = self.attrs.regions_of_target(most, w.resident_pages(), all, w.areas());
+            let regions = w.make_regions(&self.attrs, own, ms, interval);
             let ran = ran_since(&mut w.ran, self.ops.ran(w.id));
             let mappings = Arc::clone(&w.mappings);
             targets.push(TargetView {

@@ -765,7 +765,7 @@ impl<O: Space + Look> Exposure<O> {
     fn quality(&mut self, targets: &mut [ExposureTarget], now: Nanos) -> Quality {
         let resident: Vec<u64> = targets.iter().map(ExposureTarget::resident_pages).collect();
         self.resident = resident.iter().sum();
-        let max = self.attrs.most_regions(self.resident * PAGE_SIZE) as usize;
+        let most = self.attrs.most_regions(self.resident * PAGE_SIZE);
         let mut all = SnapshotQualitySums::default();
         for (w, resident) in targets.iter_mut().zip(resident) {
             if let Some(worth) = w.rest.worth() {
@@ -778,8 +778,7 @@ impl<O: Space + Look> Exposure<O> {
             if w.is_large() {
                 bridge_samples(&mut w.pieces);
             }
-            let own = max as u64 * resident / self.resident.max(1);
-            let own = usize::try_from(own).unwrap_or(max).max(w.areas());
+            let own = self.attrs.regions_of_target(most, resident, self.resident, w.areas());
             let moment = self.moment(w, now);
             let basis = ViewBasis {
                 terms: self.terms(w),
@@ -790,7 +789,7 @@ impl<O: Space + Look> Exposure<O> {
                     .max(self.restrain.cleared_by_reclaim(w.id)),
             };
             let mut worth = SnapshotQualitySums::default();
-            for v in w.make_regions(&basis, own.min(max), self.attrs.windows) {
+            for v in w.make_regions(&basis, own, self.attrs.windows) {
                 worth.count(&v);
             }
             w.may_rest(worth);
