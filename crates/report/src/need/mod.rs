@@ -145,6 +145,10 @@ pub struct NeedPoint {
 pub struct RequiredMemory {
     /// the point at which the objective is met
     pub at: NeedPoint,
+    /// what is idle there, comes back and costs at least, by the error of ages and counts
+    pub at_least: NeedPoint,
+    /// the same at most
+    pub at_most: NeedPoint,
     /// memory that must stay at this point in 98 % of the time
     pub needed_bytes: u64,
     /// the same at least, by the error of ages and counts
@@ -482,8 +486,15 @@ impl Needing<'_> {
         let low = needed(1.0).unwrap_or(need).min(need);
         let high_is_most = high.is_none() && self.most_there >= need;
         let high = high.unwrap_or(self.most_there).max(need);
+        let point = |doubt: f64| {
+            let b = self.beyond((age + doubt * self.error).max(0.1));
+            let returned = b.returned_at(doubt);
+            self.point(age, IdleMemory { returned, ..b })
+        };
         Ok(RequiredMemory {
-            at: self.point(age, self.beyond(age)),
+            at: point(0.0),
+            at_least: point(1.0),
+            at_most: point(-1.0),
             needed_bytes: need.round() as u64,
             low_bytes: low.round() as u64,
             high_bytes: high.round() as u64,

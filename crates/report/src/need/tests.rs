@@ -72,7 +72,10 @@ fn memory_that_stays_idle_is_not_needed() {
     assert!(v.at.kept_bytes <= v.high_bytes && v.at.kept_bytes <= v.limits.memory_high_bytes);
     assert!(v.limits.memory_high_bytes < v.limits.memory_max_bytes && !v.is_cliff);
     assert_eq!(v.limits.instance_bytes, v.limits.memory_high_bytes.next_power_of_two());
-    assert!(need_text(&n).contains("can be given up"), "{}", need_text(&n));
+    let text = need_text(&n);
+    for part in ["can be given up", "|############            |"] {
+        assert!(text.contains(part), "{text}");
+    }
 }
 
 /// Pages that return after 16 s: with the objective they must stay.
@@ -83,6 +86,10 @@ fn memory_that_returns_is_needed() {
     assert!((15_900.0..21_000.0).contains(&v.at.idle_ms), "{}", v.at.idle_ms);
     assert!(v.is_cliff, "100 pages a second come back just below");
     assert!(need_text(&n).contains("a cliff"));
+    let (least, most) = (&v.at_least, &v.at_most);
+    assert!(least.saved_bytes <= v.at.saved_bytes && v.at.saved_bytes <= most.saved_bytes);
+    let returned = [least, &v.at, most].map(|p| p.returned_bytes_per_second);
+    assert!(returned.is_sorted() && returned[0] < returned[2], "{returned:?}");
     let curve = &n.needs[0].curve;
     let point = |ms: f64| curve.iter().find(|p| p.idle_ms == ms).unwrap();
     assert_eq!(point(10_000.0).returned_bytes_per_second.round(), 100.0 * PAGE_SIZE as f64);

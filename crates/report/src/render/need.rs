@@ -17,6 +17,8 @@ use crate::units::{MIB, bytes, percent, significant};
 const MIN_SHARED_PERCENT: f64 = 1.0;
 /// Maximum number of scanned files in the text.
 const MAX_SCANS: usize = 10;
+/// Length of a bar for all memory.
+const BAR_WIDTH: usize = 24;
 
 /// The need as text for people.
 #[must_use]
@@ -216,25 +218,26 @@ fn answer(row: &NeedRow, v: &RequiredMemory) -> String {
     let all = p.kept_bytes + p.saved_bytes;
     let mut out = format!(
         "it needs {} ({} to {}) in {NEEDED_PERCENT} % of the time, and on average {} of {}\n  \
-         {} can be given up on average ({:.0} %): it is idle for {} or longer, and {} a minute of it come back\n",
+         {} can be given up on average ({:.0} %): it is idle for {} or longer\n",
         bytes(v.needed_bytes),
         bytes(v.low_bytes),
         bytes(v.high_bytes),
         bytes(p.kept_bytes),
         bytes(all),
-        bytes(p.saved_bytes),
+        between(v, |p| bytes(p.saved_bytes)),
         percent(p.saved_bytes as f64, all as f64),
         span(p.idle_ms.round()),
-        bytes((p.returned_bytes_per_second * 60.0).round() as u64)
     );
     if v.high_is_most && v.low_bytes < v.high_bytes {
         out += "  the upper end is the most memory at once: the record is too short to exclude that all of it is needed\n";
     }
     let _ = writeln!(
         out,
-        "  the cost: it waits for that in {} % of the time, and paging it out again takes {} % of a CPU",
-        significant(p.waiting_percent),
-        significant(p.acting_percent)
+        "  {} a minute of it come back\n  the cost: it waits for that in {} of the time, and paging it out again \
+         takes {} of a CPU",
+        between(v, |p| bytes((p.returned_bytes_per_second * 60.0).round() as u64)),
+        between(v, |p| format!("{} %", significant(p.waiting_percent))),
+        between(v, |p| format!("{} %", significant(p.acting_percent)))
     );
     if v.is_cliff {
         out += "  a cliff: with 5 % less, more than ten times as much may come back; lower a limit in steps\n";
@@ -256,27 +259,40 @@ fn answer(row: &NeedRow, v: &RequiredMemory) -> String {
     out
 }
 
+/// A figure of the answer with its interval.
+fn between(v: &RequiredMemory, figure: fn(&NeedPoint) -> String) -> String {
+    let [least, at, most] = [&v.at_least, &v.at, &v.at_most].map(figure);
+    if least == most { at } else { format!("{at} ({least} to {most})") }
+}
+
 fn curve(row: &NeedRow) -> String {
     if row.curve.is_empty() {
         return String::new();
     }
     let mut out = format!(
-        "  {:<10}{:>12}{:>12}{:>14}{:>14}{:>10}\n",
+        "  {:<10}{:>12}{:>12}{:>14}{:>14}{:>10}  # kept\n",
         "idle for", "saved", "kept", "back a second", "% a minute", "waiting"
     );
     for p in &row.curve {
         let _ = writeln!(
             out,
-            "  {:<10}{:>12}{:>12}{:>14}{:>14}{:>10}",
+            "  {:<10}{:>12}{:>12}{:>14}{:>14}{:>10}  |{:<BAR_WIDTH$}|",
             span(p.idle_ms),
             bytes(p.saved_bytes),
             bytes(p.kept_bytes),
             bytes(p.returned_bytes_per_second.round() as u64),
             significant(p.returned_percent_per_minute),
-            format!("{} %", significant(p.waiting_percent))
+            format!("{} %", significant(p.waiting_percent)),
+            "#".repeat(bar_length(p))
         );
     }
     out
+}
+
+/// Length of the bar for the kept memory.
+fn bar_length(p: &NeedPoint) -> usize {
+    let all = (p.kept_bytes + p.saved_bytes).max(1);
+    (p.kept_bytes as f64 / all as f64 * BAR_WIDTH as f64).round() as usize
 }
 
 /// A picture of the returning memory over the kept memory. It shows the first row: all targets together.
