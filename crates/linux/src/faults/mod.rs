@@ -90,7 +90,7 @@ pub enum FaultsError {
     /// too many threads and CPUs
     #[error(
         "cannot sample page faults of process {pid}: its threads on all CPUs require more than {MAX_EVENTS} \
-         events; start it with isotherm record --stacks -- COMMAND, which requires one event per CPU"
+         events; start it with isotherm record --stacks -- COMMAND, which requires two events per CPU"
     )]
     TooMany {
         /// the process
