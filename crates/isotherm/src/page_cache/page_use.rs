@@ -186,6 +186,8 @@ impl FileSum {
 pub(super) struct FileKind {
     /// its pages are memory
     pub is_tmpfs: bool,
+    /// no tracepoint sees its reads, or not all of them
+    pub hides_reads: bool,
     /// a process maps the file
     pub is_mapped: bool,
     /// the kernel uses the active and the inactive list, and not MGLRU
@@ -236,9 +238,7 @@ impl FileUse {
 
     /// Sets how much is read per second, unless that cannot be observed.
     pub(super) fn set_reads(&mut self, reads: &FileReadCounts) {
-        if !self.kind.is_tmpfs {
-            let bytes = reads.pages_per_second(self.id) * PAGE_SIZE as f64;
-            self.pages.read_bytes_per_second = Some(bytes as u64);
-        }
+        let bytes = (reads.pages_per_second(self.id) * PAGE_SIZE as f64) as u64;
+        self.pages.read_bytes_per_second = Some(bytes).filter(|&n| n > 0 || !self.kind.hides_reads);
     }
 }

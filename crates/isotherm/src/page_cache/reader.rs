@@ -9,8 +9,8 @@ use std::rc::Rc;
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::cgroup::MemoryGroups;
 use isotherm_linux::page_cache::{
-    CachedFile, CachedRange, CountedFiles, FileReadCounts, HUGETLBFS, ListCursor, ListStep,
-    Listing, OVERLAYFS, PageCache, PageCacheError, SuperBlock, TMPFS,
+    BLOCK_DEVICES, CachedFile, CachedRange, CountedFiles, FileReadCounts, HUGETLBFS, ListCursor,
+    ListStep, Listing, OVERLAYFS, PageCache, PageCacheError, SuperBlock, TMPFS,
 };
 use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
 use isotherm_linux::sys::open_regular_itself;
@@ -26,6 +26,9 @@ use crate::ROOT;
 
 /// So many files are kept at least before those that do not come first are left out; of a great limit, twice as many.
 const MANY_FILES: usize = 10_000;
+/// Magic number of btrfs, and the inode of its metadata.
+const BTRFS: u64 = 0x9123_683e;
+const BTRFS_METADATA: u64 = 1;
 
 /// Reads the page cache, repeatedly if requested.
 pub struct CacheReader {
@@ -317,19 +320,28 @@ pub(crate) struct FoundFile {
     pub name: String,
     pub file_system: Rc<str>,
     pub is_tmpfs: bool,
+    /// see [`hides_reads`]
+    pub hides_reads: bool,
+}
+
+/// Whether no tracepoint sees the reads of inode `ino` in a folder (0: without one): of tmpfs, and of metadata, which is a
+/// file of a block device or of btrfs.
+pub(super) fn hides_reads(magic: u64, ino: u64, folder: u64) -> bool {
+    let is_metadata = magic == BTRFS && folder == 0 && ino == BTRFS_METADATA;
+    magic == TMPFS || magic == BLOCK_DEVICES || is_metadata
 }
 
 impl FoundFile {
     /// The file without pages, and as the kernel knows it.
     fn into_use(self, is_two_lists: bool) -> (FileUse, CachedFile) {
-        let FoundFile { file, name, file_system, is_tmpfs } = self;
+        let FoundFile { file, name, file_system, is_tmpfs, hides_reads } = self;
         let found = FileUse {
             name,
             file_system,
             id: file.id(),
             pages: PageUse::of_size(file.size),
             groups: Vec::new(),
-            kind: FileKind { is_tmpfs, is_mapped: file.is_mapped, is_two_lists },
+            kind: FileKind { is_tmpfs, hides_reads, is_mapped: file.is_mapped, is_two_lists },
         };
         (found, file)
     }
@@ -483,11 +495,15 @@ impl Bpf<'_> {
         each_file(&[path.to_owned()], &mut |path| {
             let Ok(file) = open_regular_itself(path) else { return };
             match self.cache.open_file(&file) {
-                Ok(listing) => found.extend(listing.files.into_iter().map(|file| FoundFile {
-                    is_tmpfs: supers.iter().any(|s| s.magic == TMPFS && s.has(&file)),
-                    file,
-                    name: path.display().to_string(),
-                    file_system: file_system.clone(),
+                Ok(listing) => found.extend(listing.files.into_iter().map(|file| {
+                    let magic = supers.iter().find(|s| s.has(&file)).map_or(0, |s| s.magic);
+                    FoundFile {
+                        is_tmpfs: magic == TMPFS,
+                        hides_reads: hides_reads(magic, file.ino, file.folder),
+                        file,
+                        name: path.display().to_string(),
+                        file_system: file_system.clone(),
+                    }
                 })),
                 Err(e) => result = Err(e.into()),
             }
@@ -615,6 +631,7 @@ fn name(
     for file in std::mem::take(&mut listing.files) {
         match names.file(&file, &listing.name(&file)) {
             Some(name) => found.push(FoundFile {
+                hides_reads: hides_reads(names.of.magic, file.ino, file.folder),
                 file,
                 name,
                 file_system: names.file_system.clone(),

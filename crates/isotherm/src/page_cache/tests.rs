@@ -9,11 +9,13 @@ use isotherm_linux::proc::Mount;
 
 use super::kept::Kept;
 use super::page_use::FileKind;
+use super::reader::hides_reads;
 use super::scope::{ChosenMount, is_within, mount_of, mounts_of};
 use super::*;
 
 const PAGE: u64 = 4096;
-const KIND: FileKind = FileKind { is_tmpfs: false, is_mapped: false, is_two_lists: true };
+const KIND: FileKind =
+    FileKind { is_tmpfs: false, hides_reads: false, is_mapped: false, is_two_lists: true };
 
 fn part(cached: u32, sample: Option<(bool, bool, u64)>) -> CachedRange {
     let sample = sample.map(|(referenced, active, group)| PageMarks { referenced, active, group });
@@ -181,4 +183,12 @@ fn a_chosen_mount_is_no_other_one_later() {
     // Another file system may get the number of its device.
     assert_eq!(srv.device(&at(&[&root, &mount(2, "/", "/other")])), None);
     assert!(matches!(ChosenMount::find("/".into(), &[]), Err(ScopeError::NoMount(_))));
+}
+
+/// Found by a review: the metadata of a file system is read all the time, and was cold.
+#[test]
+fn reads_of_metadata_are_hidden() {
+    let [ext4, btrfs, bdev, tmpfs] = [0xef53, 0x9123_683e, 0x6264_6576, 0x0102_1994];
+    assert!(hides_reads(bdev, 7, 0) && hides_reads(tmpfs, 7, 9) && hides_reads(btrfs, 1, 0));
+    assert!(!hides_reads(ext4, 1, 0) && !hides_reads(btrfs, 257, 0) && !hides_reads(btrfs, 1, 9));
 }

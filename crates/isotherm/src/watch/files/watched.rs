@@ -92,7 +92,8 @@ fn counted_windows(number: u64, shift: u32) -> Option<Range<u64>> {
 #[derive(Default)]
 pub struct WatchedFile {
     file: Option<CachedFile>,
-    is_tmpfs: bool,
+    /// Nobody sees its reads, or not all of them.
+    hides_reads: bool,
     mappings: Arc<Vec<Mapping>>,
     targets: Vec<(TargetId, Access, CountedTarget)>,
     /// cached pages by window
@@ -110,7 +111,7 @@ impl WatchedFile {
         (by_access, remembers): (bool, bool),
         next_id: &mut u32,
     ) -> Vec<TargetInfo> {
-        let FoundFile { file, name, is_tmpfs, .. } = found;
+        let FoundFile { file, name, hides_reads, .. } = found;
         if self.targets.is_empty() {
             let all: &[Access] = match by_access {
                 true => &[Access::Read, Access::Written, Access::Mapped],
@@ -126,7 +127,7 @@ impl WatchedFile {
             }
         }
         let range = AddrRange::new(0, file.size.next_multiple_of(PAGE_SIZE));
-        self.is_tmpfs = is_tmpfs;
+        self.hides_reads = hides_reads;
         self.file = Some(file);
         let known = self.mappings.first();
         if known.is_some_and(|m| m.range == range && *m.name == *name) {
@@ -262,7 +263,9 @@ impl WatchedFile {
                 mapped.chunk_by(|a, b| a.pid == b.pid).for_each(|of| sums.add_mapped(of));
             }
             let observing = Observing {
-                counted: interval.counted.filter(|_| !self.is_tmpfs && *access != Access::Mapped),
+                counted: interval
+                    .counted
+                    .filter(|_| !self.hides_reads && *access != Access::Mapped),
                 time: interval.time,
                 // Nobody looks at what is mapped.
                 is_blind: file.is_mapped && access.is_mapped() && all_mapped.is_none(),
