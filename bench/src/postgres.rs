@@ -33,11 +33,17 @@ pub fn program(name: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Starts a server, whose socket is in the same folder.
+/// Starts a server with small shared buffers, whose socket is in the same folder.
 pub fn start(dir: &Path) -> Result<ChildGuard> {
+    start_with(dir, "16MB")
+}
+
+/// The same with shared buffers of a size such as `16MB`.
+pub fn start_with(dir: &Path, shared_buffers: &str) -> Result<ChildGuard> {
     let mut server = program("postgres")?;
     server.arg("-D").arg(dir.join("data")).arg("-k").arg(dir);
-    server.args(["-c", "listen_addresses=", "-c", "shared_buffers=16MB"]);
+    server.args(["-c", "listen_addresses="]);
+    server.args(["-c", &format!("shared_buffers={shared_buffers}")]);
     server.args([
         "-c",
         "autovacuum=off",

@@ -20,7 +20,7 @@ struct Options {
     /// length of the records in s
     #[arg(long, default_value_t = 120)]
     record: u64,
-    /// minimum ages in s: of 5, 10, 20, 30 and 60
+    /// minimum ages in s: 5, 10, 20, 30, 40, 50, 60, and the multiples of 5 between them
     #[arg(long, value_delimiter = ',', default_value = "5,10,20,30,60")]
     ages: Vec<u64>,
     /// time before the measurement, in s, beyond the minimum age
