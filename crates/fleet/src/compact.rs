@@ -415,7 +415,7 @@ mod tests {
         let mut done = Vec::new();
         let kept = compact(&Folder(&raw), &big, None, now, |day| done.push(day.clone()));
         assert!(matches!(kept, Err(LakeError::Fewer { .. })), "{kept:?}");
-        assert_eq!(done, [rest.clone()]);
+        assert_eq!(done, std::slice::from_ref(rest));
     }
 
     #[test]
