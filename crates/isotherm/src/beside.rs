@@ -71,7 +71,7 @@ impl StateFile {
         if text.len() as u64 > self.max_bytes {
             return Err(ErrorKind::FileTooLarge.into());
         }
-        let new = self.path.with_extension("json.new");
+        let new = self.new_path();
         ignore_missing(fs::remove_file(&new))?;
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all(&text)?;
@@ -79,11 +79,18 @@ impl StateFile {
         fs::rename(&new, &self.path)
     }
 
-    /// Removes the file, so that a later service does not find it.
+    /// Removes the file, so that a later service does not find it; also what a service left that was killed while it
+    /// wrote.
     pub fn remove(&self) {
-        if let Err(e) = ignore_missing(fs::remove_file(&self.path)) {
-            warn!("{} cannot be removed: {e}", self.path.display());
+        for path in [&self.path, &self.new_path()] {
+            if let Err(e) = ignore_missing(fs::remove_file(path)) {
+                warn!("{} cannot be removed: {e}", path.display());
+            }
         }
+    }
+
+    fn new_path(&self) -> PathBuf {
+        self.path.with_extension("json.new")
     }
 }
 
@@ -91,4 +98,21 @@ impl StateFile {
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by killing services at random moments: one that was killed while it wrote left its new file for ever.
+    #[test]
+    fn nothing_stays_of_a_killed_service() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = StateFile::new(&dir.path().join("c"), "state", 100);
+        state.write(&1).unwrap();
+        fs::write(dir.path().join("c.state.json.new"), "half").unwrap();
+        assert_eq!(state.read::<u8>().unwrap(), Some(1));
+        state.remove();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 }
