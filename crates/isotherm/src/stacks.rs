@@ -15,7 +15,9 @@ use isotherm_core::{
 use isotherm_linux::allocations::{AllocationsError, BYTES_VARIABLE, PreloadLibrary, Probe};
 use isotherm_linux::code::CodeReader;
 use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, SampleKind, Sampled};
-use isotherm_linux::proc::{FileCode, KPageFlags, Pagemap, PagemapEntry, mappings, stat};
+use isotherm_linux::proc::{
+    FileCode, KPageFlags, PageFlags, Pagemap, PagemapEntry, mappings, stat,
+};
 use isotherm_linux::sys::{self, PageState, page_state, pagemap_entry, resident_ranges};
 use isotherm_linux::unwind::{StackUnwinder, UnwindTables};
 use isotherm_record::TargetInfo;
@@ -256,12 +258,14 @@ impl Process {
     }
 
     /// The state of a page; resident if the kernel cannot say.
-    fn state(&self, address: u64) -> PageState {
-        let read = self.pagemap.as_ref().map(|pagemap| page_state(pagemap, address));
-        match read.and_then(Result::ok).unwrap_or(PageState::Base) {
+    fn state(&self, address: u64, frames: Option<&KPageFlags>) -> PageState {
+        let Some(pagemap) = &self.pagemap else { return PageState::Base };
+        match (page_state(pagemap, address), self.entry(address)) {
             // In an address space without mappings, because the process has ended, nothing was freed.
-            PageState::Absent if self.entry(address).is_none() => PageState::Base,
-            state => state,
+            (_, None) => PageState::Base,
+            (Ok(state), _) => state,
+            // before Linux 6.7
+            (Err(_), Some(entry)) => state_of(entry, flags_of(frames, entry)),
         }
     }
 
@@ -269,7 +273,13 @@ impl Process {
     fn has_resident(&self, range: AddrRange) -> bool {
         let mut found = Vec::new();
         let Some(pagemap) = &self.pagemap else { return true };
-        resident_ranges(pagemap, range, 1, &mut found).is_ok() && !found.is_empty()
+        match resident_ranges(pagemap, range, 1, &mut found) {
+            Ok(()) => !found.is_empty(),
+            // before Linux 6.7
+            Err(_) => (range.start..range.end)
+                .step_by(PAGE_SIZE as usize)
+                .any(|at| self.entry(at).is_some_and(PagemapEntry::is_present)),
+        }
     }
 
     fn entry(&self, address: u64) -> Option<PagemapEntry> {
@@ -683,7 +693,7 @@ impl Stacks {
     fn page(&mut self, s: Sampled, now: Nanos, out: &mut Vec<StackNews>) {
         let Some(process) = self.processes.get_mut(&s.pid) else { return };
         process.program = s.program;
-        let state = process.state(s.address);
+        let state = process.state(s.address, self.frames.as_ref());
         let size = match state {
             PageState::Huge => BLOCK_SIZE,
             PageState::Base | PageState::Swapped => PAGE_SIZE,
@@ -825,7 +835,7 @@ impl Stacks {
             let Some(process) = processes.get(&pid) else { continue };
             let Some(page) = followed.get(&key).cloned() else { continue };
             let range = AddrRange::new(start, start + size);
-            let (state, frame) = match process.state(start) {
+            let (state, frame) = match process.state(start, frames.as_ref()) {
                 state @ (PageState::Base | PageState::Huge) => (state, process.frame(start)),
                 // Only the begin of a huge page was freed.
                 _ if size > PAGE_SIZE && process.has_resident(range) => {
@@ -879,8 +889,30 @@ impl Stacks {
 
 /// Whether the page in this frame has returned from swap since it was filled; not if that is not known.
 fn has_returned(frames: Option<&KPageFlags>, frame: u64) -> bool {
-    let flags = frames.filter(|_| frame > 0).and_then(|frames| frames.of(&[frame]).ok());
-    flags.is_some_and(|flags| flags.iter().any(|f| f.has_returned()))
+    flags_of_frame(frames, frame).is_some_and(PageFlags::has_returned)
+}
+
+/// The flags of the frame of a resident page; `None` if they are not known.
+fn flags_of(frames: Option<&KPageFlags>, entry: PagemapEntry) -> Option<PageFlags> {
+    flags_of_frame(frames, if entry.is_present() { entry.frame() } else { 0 })
+}
+
+fn flags_of_frame(frames: Option<&KPageFlags>, frame: u64) -> Option<PageFlags> {
+    frames.filter(|_| frame > 0)?.of(&[frame]).ok()?.first().copied()
+}
+
+/// The state of a page by its entry in `pagemap` and the flags of its frame. Those kernels have one size of anonymous
+/// folios besides pages, that of a block. It counts as huge also where its pages are mapped one by one.
+fn state_of(entry: PagemapEntry, flags: Option<PageFlags>) -> PageState {
+    match flags {
+        _ if entry.is_swapped() => PageState::Swapped,
+        _ if !entry.is_present() => PageState::Absent,
+        Some(flags) if flags.is_zero() => PageState::Absent,
+        Some(flags) if flags.is_anonymous() && (flags.is_head() || flags.is_tail()) => {
+            PageState::Huge
+        }
+        _ => PageState::Base,
+    }
 }
 
 /// The smallest level of pages of the greatest nested sample that has at most so many of the pages with these levels.
@@ -1147,10 +1179,25 @@ mod tests {
         };
         let process = Process::new(pid, TargetId(0));
         let hole = 0x1000;
-        assert_eq!(process.state(hole), PageState::Absent);
+        assert_eq!(process.state(hole, None), PageState::Absent);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(process.state(stack.end - 8), PageState::Base);
+        assert_eq!(process.state(stack.end - 8, None), PageState::Base);
+    }
+
+    /// Before Linux 6.7, memory that was dropped or paged out counted as resident.
+    #[test]
+    fn entries_and_flags_tell_the_state_of_a_page() {
+        let (present, swapped) = (PagemapEntry(1 << 63 | 9), PagemapEntry(1 << 62 | 9));
+        let state = |entry, flags: Option<u64>| state_of(entry, flags.map(PageFlags));
+        assert_eq!(state(PagemapEntry(0), None), PageState::Absent);
+        assert_eq!(state(swapped, None), PageState::Swapped);
+        assert_eq!(state(present, None), PageState::Base, "without the right to read flags");
+        assert_eq!(state(present, Some(1 << 24)), PageState::Absent, "the zero page");
+        let (anonymous, tail) = (1 << 12, 1 << 16);
+        assert_eq!(state(present, Some(anonymous)), PageState::Base);
+        assert_eq!(state(present, Some(anonymous | tail)), PageState::Huge);
+        assert_eq!(state(present, Some(tail)), PageState::Base, "of a file");
     }
 
     /// Another library at the address of one that was closed had the names of its functions.
