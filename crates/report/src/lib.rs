@@ -75,7 +75,7 @@ pub use advice::{
 pub use basis::{Basis, GapFigures};
 pub use code::{
     ChangedRow, ChangedStack, Code, CodeAddress, CodeBuilder, CodeBy, CodeChange, CodeMemory,
-    CodeRow, CodeSide, Estimate, FindFunctions, RefaultRow, StackFrame, StackRow,
+    CodeRow, CodeSide, Estimate, FindFunctions, RefaultRow, StackFrame, StackRow, per_mib_saved,
 };
 pub use course::Course;
 pub use distribution::Percentile;
@@ -104,6 +104,6 @@ pub use render::{
 pub use row::{RegionRow, RegionState, RowSupport};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};
 pub use timeline::TimelinePoint;
-pub use units::{bytes, counted, time};
+pub use units::{bytes, counted, significant, time};
 pub use whatif::{WhatIf, WhatIfPoint, WhatIfRow, WhatIfTier};
 pub use wss::{Wss, WssBuilder};

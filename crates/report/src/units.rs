@@ -65,7 +65,8 @@ pub fn time(d: Duration) -> String {
 }
 
 /// A number with at most three significant digits, without trailing zeros.
-pub(crate) fn significant(value: f64) -> String {
+#[must_use]
+pub fn significant(value: f64) -> String {
     let digits = if value.abs() < 1e-9 { 0 } else { value.abs().log10().floor() as i32 };
     let decimals = usize::try_from(2 - digits).unwrap_or(0);
     let text = format!("{value:.decimals$}");

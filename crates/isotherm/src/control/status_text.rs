@@ -1,6 +1,6 @@
 //! The state of a service as text.
 
-use isotherm_report::{bytes, counted, printable};
+use isotherm_report::{bytes, counted, per_mib_saved, printable, significant};
 use serde_json::Value;
 
 /// Maximum number of processes in the text, those with the most cold memory first.
@@ -37,19 +37,23 @@ pub fn status_text(s: &Value) -> String {
     for r in s["schemes"].as_array().into_iter().flatten() {
         out += &scheme(r);
     }
-    out + &refaults(&s["refaults"])
+    out + &refaults(&s["refaults"], s["total"]["saved"].as_u64())
 }
 
-/// The code that brings memory back, with its rate.
-fn refaults(r: &Value) -> String {
+/// The code that brings memory back, with its rate, and what each MiB of the saved bytes costs it.
+fn refaults(r: &Value, saved: Option<u64>) -> String {
     let Some(rate) = r["per_second"].as_f64() else { return String::new() };
-    let mut out = format!("\nmemory comes back: {rate:.1} major faults a second\n");
+    let price = |rate| per_mib_saved(rate, saved.map(|bytes| bytes as f64)).map(significant);
+    let all =
+        price(rate).map_or_else(String::new, |n| format!(", {n} a minute for each MiB saved"));
+    let mut out = format!("\nmemory comes back: {rate:.1} major faults a second{all}\n");
     for stack in r["stacks"].as_array().into_iter().flatten() {
         let frames: Vec<String> =
             stack["frames"].as_array().into_iter().flatten().map(frame).collect();
+        let rate = stack["per_second"].as_f64().unwrap_or(0.0);
         out += &format!(
-            "{:>10.1} {:>8} {:<16} {}\n",
-            stack["per_second"].as_f64().unwrap_or(0.0),
+            "{rate:>10.1} {:>8} {:>8} {:<16} {}\n",
+            price(rate).unwrap_or_default(),
             stack["pid"].as_u64().map_or_else(String::new, |pid| pid.to_string()),
             printable(stack["thread"].as_str().unwrap_or("")),
             printable(&frames.join(" > "))
@@ -250,11 +254,14 @@ mod tests {
             { "address": 4096, "function": null },
         ]);
         let stack = json!({ "pid": 70, "thread": "worker", "per_second": 11.5, "frames": frames });
-        let text = refaults(&json!({ "per_second": 12.25, "stacks": [stack] }));
-        let expected = "\nmemory comes back: 12.2 major faults a second\n      11.5       70 worker           \
+        let r = json!({ "per_second": 12.25, "stacks": [stack] });
+        let expected = "\nmemory comes back: 12.2 major faults a second\n      11.5                70 worker           \
                         main > b.so+0x10 > 0x1000\n";
-        assert_eq!(text, expected);
-        assert_eq!(refaults(&Value::Null), "");
+        assert_eq!([refaults(&r, None), refaults(&r, Some(0))], [expected; 2]);
+        let text = refaults(&r, Some(5 << 20));
+        assert!(text.contains(" second, 147 a minute for each MiB saved\n"), "{text}");
+        assert!(text.contains("\n      11.5      138       70 worker "), "{text}");
+        assert_eq!(refaults(&Value::Null, Some(5 << 20)), "");
     }
 
     #[test]

@@ -143,6 +143,8 @@ pub struct CodeMemory {
     pub resident: Option<Estimate>,
     /// mean idle age of the cold bytes
     pub idle_ms: f64,
+    /// its 95 % interval; `None` if nothing is cold, or fewer than two samples are
+    pub idle_interval_ms: Option<[f64; 2]>,
 }
 
 impl CodeMemory {
@@ -154,12 +156,14 @@ impl CodeMemory {
             unknown: sum.unknown.estimate(),
             of_any_heat: sum.resident.estimate(),
             resident: Some(sum.resident.estimate()),
-            idle_ms: if sum.cold.bytes > 0.0 { sum.idle / sum.cold.bytes } else { 0.0 },
+            idle_ms: sum.idle.mean(),
+            idle_interval_ms: sum.idle.interval(),
         }
     }
 
     fn exact(b: &HeatBytes, idle: f64) -> Self {
         let exact = |n: u64| Estimate { bytes: n as f64, low: n as f64, high: n as f64 };
+        let idle_ms = (b.cold > 0).then(|| idle / b.cold as f64);
         CodeMemory {
             hot: exact(b.hot),
             warm: exact(b.warm),
@@ -167,7 +171,8 @@ impl CodeMemory {
             unknown: exact(b.unknown),
             of_any_heat: exact(b.resident()),
             resident: Some(exact(b.resident())),
-            idle_ms: if b.cold > 0 { idle / b.cold as f64 } else { 0.0 },
+            idle_ms: idle_ms.unwrap_or(0.0),
+            idle_interval_ms: idle_ms.map(|mean| [mean, mean]),
         }
     }
 
@@ -223,6 +228,9 @@ pub struct RefaultRow {
     pub faults: u64,
     /// faults per second
     pub per_second: f64,
+    /// faults per minute for each MiB in swap on average: what the saved memory costs this code. `None` if nothing is
+    /// in swap, or the record does not contain it
+    pub per_minute_per_mib_saved: Option<f64>,
 }
 
 /// Receives the snapshots, faults and code of a record.
@@ -389,7 +397,8 @@ impl CodeBuilder {
         };
         let whole: f64 = stacks.iter().filter(named).map(|(_, s)| s.resident.bytes).sum();
         let seconds = (time.end - time.start).as_secs_f64().max(f64::MIN_POSITIVE);
-        let refaults = refault_rows(&self.refaults, seconds, &mut frames);
+        let saved = (self.saved_sum.1 > 0.0).then(|| self.saved_sum.0 / self.saved_sum.1);
+        let refaults = refault_rows(&self.refaults, seconds, saved, &mut frames);
         let (all, idle) = self.totals(&s);
         let mut tally = BasisTally::default();
         tally.whole(&all, (last_time.end - last_time.start).as_secs_f64());
@@ -422,7 +431,7 @@ impl CodeBuilder {
                 _ => 0.0,
             },
             refaults_per_second: refaults.iter().map(|r| r.faults).sum::<u64>() as f64 / seconds,
-            saved_bytes: (self.saved_sum.1 > 0.0).then(|| self.saved_sum.0 / self.saved_sum.1),
+            saved_bytes: saved,
             rows,
             stacks,
             refaults,
@@ -488,6 +497,7 @@ struct ByStack {
 fn refault_rows(
     refaults: &HashMap<Owner, u64>,
     seconds: f64,
+    saved_bytes: Option<f64>,
     frames: &mut rows::Namer<'_>,
 ) -> Vec<RefaultRow> {
     let row = |(owner, &faults): (&Owner, &u64)| RefaultRow {
@@ -495,10 +505,18 @@ fn refault_rows(
         thread: owner.thread.to_string(),
         faults,
         per_second: faults as f64 / seconds,
+        per_minute_per_mib_saved: per_mib_saved(faults as f64 / seconds, saved_bytes),
     };
     let mut rows: Vec<RefaultRow> = refaults.iter().map(row).collect();
     rows.sort_by(|a, b| b.faults.cmp(&a.faults).then_with(|| a.frames.cmp(&b.frames)));
     rows
+}
+
+/// Faults per minute for each MiB in swap, from faults per second; `None` if nothing is there.
+#[must_use]
+pub fn per_mib_saved(per_second: f64, saved_bytes: Option<f64>) -> Option<f64> {
+    let mib = saved_bytes.filter(|&saved| saved >= 1.0)? / f64::from(1 << 20);
+    Some(per_second * 60.0 / mib)
 }
 
 /// The global variables of each target, in ascending order.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::words::{footer, head, memory_name, printable, size, span};
 use crate::code::{
     ALLOCATION, ChangedRow, Code, CodeChange, CodeMemory, CodeSide, Estimate, RefaultRow,
-    StackFrame,
+    StackFrame, per_mib_saved,
 };
 use crate::units::{self, bytes, percent, significant};
 
@@ -13,7 +13,7 @@ use crate::units::{self, bytes, percent, significant};
 #[must_use]
 pub fn code_text(c: &Code, top: usize) -> String {
     let mut out = head(&c.title, &c.basis);
-    let names = ["cold", "(95 %)", "warm", "hot", "unknown", "resident", "idle"];
+    let names = ["cold", "(95 %)", "warm", "hot", "unknown", "resident", "idle", "(95 %)"];
     out += &columns(names.map(str::to_owned), &format!("by {}", c.by));
     for row in c.rows.iter().take(top) {
         out += &line(&row.memory, &printable(&row.name));
@@ -90,12 +90,13 @@ pub fn refaults_text(c: &Code, top: usize) -> String {
     }
     let _ = writeln!(
         out,
-        "{} major faults, {} a second, each of which brought one page or more back{}\n\n{:>9} {:>9} {:>7}  stack, the outermost function first",
+        "{} major faults, {} a second, each of which brought one page or more back{}\n\n{:>9} {:>9} {:>12} {:>7}  stack, the outermost function first",
         units::count(all),
         significant(c.refaults_per_second),
         for_saved(c),
         "faults",
         "a second",
+        "a minute/MiB",
         "share"
     );
     for row in c.refaults.iter().take(top) {
@@ -109,8 +110,10 @@ pub fn refaults_text(c: &Code, top: usize) -> String {
 
 /// What the faults are the price of.
 fn for_saved(c: &Code) -> String {
-    let Some(saved) = c.saved_bytes.filter(|&saved| saved >= 1.0) else { return String::new() };
-    let per_mib = c.refaults_per_second * 60.0 / (saved / f64::from(1 << 20));
+    let Some(per_mib) = per_mib_saved(c.refaults_per_second, c.saved_bytes) else {
+        return String::new();
+    };
+    let saved = c.saved_bytes.unwrap_or(0.0);
     let saved = bytes(saved.round() as u64);
     format!("\n{saved} in swap on average: {} faults a minute for each MiB", significant(per_mib))
 }
@@ -118,9 +121,10 @@ fn for_saved(c: &Code) -> String {
 fn refault(out: &mut String, row: &RefaultRow, all: u64) {
     let _ = writeln!(
         out,
-        "{:>9} {:>9} {:>5.1} %  {}",
+        "{:>9} {:>9} {:>12} {:>5.1} %  {}",
         units::count(row.faults),
         significant(row.per_second),
+        row.per_minute_per_mib_saved.map_or_else(|| "-".to_owned(), significant),
         percent(row.faults as f64, all as f64),
         printable(&path(&row.frames, " > "))
     );
@@ -179,6 +183,7 @@ fn without_stack(c: &Code) -> CodeMemory {
         of_any_heat,
         resident: all.resident.map(|_| of_any_heat),
         idle_ms: 0.0,
+        idle_interval_ms: None,
     }
 }
 
@@ -227,16 +232,21 @@ fn line(m: &CodeMemory, name: &str) -> String {
         e => format!("({}..{})", bytes(e.low.round() as u64), bytes(e.high.round() as u64)),
     };
     let idle = if m.idle_ms > 0.0 { span(m.idle_ms) } else { "-".to_owned() };
+    let of_idle = match m.idle_interval_ms {
+        Some([low, high]) if high - low >= 1.0 => format!("({}..{})", span(low), span(high)),
+        _ => String::new(),
+    };
+    let (cold, resident) = (size(m.cold), resident(m));
     let cells =
-        [size(m.cold), interval, size(m.warm), size(m.hot), size(m.unknown), resident(m), idle];
+        [cold, interval, size(m.warm), size(m.hot), size(m.unknown), resident, idle, of_idle];
     columns(cells, name)
 }
 
 fn columns(
-    [cold, interval, warm, hot, unknown, resident, idle]: [String; 7],
+    [cold, interval, warm, hot, unknown, resident, idle, of_idle]: [String; 8],
     name: &str,
 ) -> String {
     format!(
-        "{cold:>10} {interval:<24} {warm:>10} {hot:>10} {unknown:>10} {resident:>10} {idle:>8}  {name}\n"
+        "{cold:>10} {interval:<24} {warm:>10} {hot:>10} {unknown:>10} {resident:>10} {idle:>8} {of_idle:<18}  {name}\n"
     )
 }
