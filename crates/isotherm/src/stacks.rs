@@ -88,6 +88,16 @@ pub struct SampleCounts {
 pub struct StackOptions {
     /// Sample allocations: one each time that about this number of bytes was allocated.
     pub allocation_bytes: Option<u64>,
+    /// The budget of watching, in millionths of a CPU: a quarter of it is for samples in the long run.
+    pub budget_ppm: Option<u32>,
+}
+
+impl StackOptions {
+    /// Within a budget of watching, in millionths of a CPU.
+    #[must_use]
+    pub fn within(self, budget_ppm: Option<u32>) -> Self {
+        StackOptions { budget_ppm, ..self }
+    }
 }
 
 /// Stacks cannot be sampled.
@@ -384,6 +394,8 @@ impl Stacks {
         if !targets.has_more() {
             sampler = sampler.without_children();
         }
+        let budget = SampleBudget::new(sys::monotonic());
+        let budget = o.budget_ppm.map_or(budget.clone(), |ppm| budget.within(ppm));
         let mut library = None;
         if !targets.command.is_empty() {
             if let Some(bytes) = o.allocation_bytes {
@@ -403,13 +415,13 @@ impl Stacks {
             processes: BTreeMap::new(),
             early: VecDeque::new(),
             forked: BTreeSet::new(),
-            to_inherit: SampleBudget::new(sys::monotonic()),
+            to_inherit: budget.clone(),
             followed: BTreeMap::new(),
             owners: Owners::default(),
             checked: (0, 0, 0),
             unseen: [Nanos(0); LEVELS],
             next: Nanos(0),
-            budget: SampleBudget::new(sys::monotonic()),
+            budget,
             sampled: 0,
             allocations: 0,
         })

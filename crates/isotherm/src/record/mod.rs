@@ -132,7 +132,8 @@ pub fn record(
     let metrics = MetricsExporter::open(o.metrics.as_ref(), o.metrics_every)?;
     let agent = Agent::open(o.lake.as_ref(), false)?;
     let facts = facts(attrs, seed, ready.describe());
-    let mut stacks = o.stacks.map(|stacks| Stacks::open(&o.targets, stacks)).transpose()?;
+    let stacks = o.stacks.map(|stacks| stacks.within(attrs.budget()));
+    let mut stacks = stacks.map(|stacks| Stacks::open(&o.targets, stacks)).transpose()?;
     let writer = match o.to_stdout() {
         true => Writer::stdout(Path::new("on standard output"), &facts, o.limits)?,
         false => Writer::create(&o.output, &facts, o.limits)?,

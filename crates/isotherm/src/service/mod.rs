@@ -175,8 +175,8 @@ pub fn act<T>(
     // This is before the command starts, so that no command has to be ended if a figure cannot be read.
     let meter = open_meter(&**config, &engine, &follower, program.is_some(), &mut notes)?;
     notes.iter().for_each(|note| warn!("{note}"));
-    let mut stacks =
-        o.stacks.then(|| Stacks::open(&o.targets, StackOptions::default())).transpose()?;
+    let stacks = StackOptions::default().within(attrs.budget());
+    let mut stacks = o.stacks.then(|| Stacks::open(&o.targets, stacks)).transpose()?;
     let mut started = follower.start(looks.hold(), program, &o.targets.command, &[])?;
     if let (Some(stacks), Some(command)) = (&mut stacks, &started) {
         stacks.started(command.pid());
