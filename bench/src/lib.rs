@@ -19,6 +19,7 @@ pub mod quotas;
 pub mod reclaimer;
 pub mod settling;
 pub mod setups;
+pub mod sites;
 pub mod slices;
 pub mod smaps;
 pub mod synthetic;
