@@ -47,11 +47,26 @@ impl WeightedSum {
         }
         // The number of equal samples that have this relative error.
         let n = self.bytes * self.bytes / self.variance;
-        let root =
-            |n: f64, z: f64| n * (1.0 - 1.0 / (9.0 * n) + z / (3.0 * n.sqrt())).max(0.0).powi(3);
         let unit = self.bytes / n;
         Estimate { bytes: self.bytes, low: unit * root(n, -Z), high: unit * root(n + 1.0, Z) }
     }
+
+    /// The estimate of a part of `whole`. If no sample belongs to the part, it may still be as large as 3.7 samples
+    /// (95 %). Example: 0 of 4 samples that stand for 256 KiB each are 0 (0 to 940 KiB).
+    pub(crate) fn estimate_of(&self, whole: &Self) -> Estimate {
+        match self.bytes <= 0.0 && whole.bytes > 0.0 {
+            true => {
+                Estimate { high: whole.variance / whole.bytes * root(1.0, Z), ..self.estimate() }
+            }
+            false => self.estimate(),
+        }
+    }
+}
+
+/// An end of the interval of a Poisson count, by Wilson and Hilferty: the lower one of `n` with -z, the upper one of
+/// `n` - 1 with z.
+fn root(n: f64, z: f64) -> f64 {
+    n * (1.0 - 1.0 / (9.0 * n) + z / (3.0 * n.sqrt())).max(0.0).powi(3)
 }
 
 impl AddAssign for WeightedSum {
@@ -212,6 +227,23 @@ mod tests {
         unequal += IdleSum::sample(4e6, 20.0);
         assert_eq!(unequal.interval(), None, "one sample has nearly all of the bytes");
         assert_eq!(sum(&[10.0, 20.0]).scaled(0.5).interval(), Some([low, high]));
+    }
+
+    /// The exact upper end of 0 is 3.69.
+    #[test]
+    fn no_sample_of_a_part_does_not_mean_nothing() {
+        let none = WeightedSum::default();
+        let mut whole = WeightedSum::default();
+        (0..4).for_each(|_| whole += WeightedSum::sample(4096.0, 64));
+        let e = none.estimate_of(&whole);
+        assert_eq!((e.bytes, e.low), (0.0, 0.0));
+        let samples = e.high / (64.0 * 4096.0);
+        assert!((samples - 3.69).abs() < 0.08, "{samples}");
+        assert!(e.high < whole.estimate().high);
+        assert_eq!(whole.estimate_of(&whole), whole.estimate());
+        // Without samples there is no whole, and with all pages sampled there is no doubt.
+        assert_eq!(none.estimate_of(&none), Estimate::default());
+        assert_eq!(none.estimate_of(&WeightedSum::sample(4096.0, 1)), Estimate::default());
     }
 
     proptest! {

@@ -23,7 +23,7 @@ use crate::pieces::each_piece;
 pub use change::{ChangedRow, ChangedStack, CodeChange, CodeSide};
 use claims::{Claim, Claims};
 pub use estimate::Estimate;
-use estimate::HeatSum;
+use estimate::{HeatSum, WeightedSum};
 pub use rows::CodeRow;
 
 /// The value of `owner` if the rows show the code that allocated memory.
@@ -149,11 +149,12 @@ pub struct CodeMemory {
 
 impl CodeMemory {
     fn of(sum: &HeatSum) -> Self {
+        let part = |part: &WeightedSum| part.estimate_of(&sum.resident);
         CodeMemory {
-            hot: sum.hot.estimate(),
-            warm: sum.warm.estimate(),
-            cold: sum.cold.estimate(),
-            unknown: sum.unknown.estimate(),
+            hot: part(&sum.hot),
+            warm: part(&sum.warm),
+            cold: part(&sum.cold),
+            unknown: part(&sum.unknown),
             of_any_heat: sum.resident.estimate(),
             resident: Some(sum.resident.estimate()),
             idle_ms: sum.idle.mean(),

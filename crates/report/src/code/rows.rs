@@ -26,7 +26,7 @@ const HELPER_LIBRARIES: [&str; 11] = [
     "libpthread",
     "[vdso]",
 ];
-const HELPER_FUNCTIONS: [&str; 22] = [
+const HELPER_FUNCTIONS: [&str; 28] = [
     "malloc",
     "calloc",
     "realloc",
@@ -46,6 +46,13 @@ const HELPER_FUNCTIONS: [&str; 22] = [
     "alloc::",
     "core::",
     "std::",
+    "__gnu_cxx::",
+    // The same, of names that cannot be demangled.
+    "_ZSt",
+    "_ZNSt",
+    "_ZNKSt",
+    "_ZN9__gnu_cxx",
+    "_ZNK9__gnu_cxx",
     "hashbrown::",
     "str>::",
     "[",
@@ -131,7 +138,20 @@ fn is_in_helper_library(frame: &StackFrame) -> bool {
 
 fn is_helper(frame: &StackFrame) -> bool {
     let function = frame.function.trim_start_matches('<');
-    is_in_helper_library(frame) || HELPER_FUNCTIONS.iter().any(|name| function.starts_with(name))
+    let is_known = HELPER_FUNCTIONS.iter().any(|name| function.starts_with(name));
+    is_in_helper_library(frame) || is_known || is_of_rust_library(&frame.function)
+}
+
+/// Whether the method of a trait is code of Rust's library although its type is not. Example: `vec![0u8; n]` calls
+/// `<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem`. A method of `core` or `std` for a type of the program
+/// may be code of the program; those of `alloc` are implemented for all types.
+fn is_of_rust_library(function: &str) -> bool {
+    let method = function.strip_prefix('<').and_then(|rest| rest.split_once(" as "));
+    method.is_some_and(|(of, name)| {
+        let is_primitive = !of.contains("::");
+        name.starts_with("alloc::")
+            || (is_primitive && (name.starts_with("core::") || name.starts_with("std::")))
+    })
 }
 
 /// The innermost frame that is not a helper. Programs without symbols have none with a name.
@@ -242,6 +262,20 @@ mod tests {
         ];
         assert_eq!(site(&stack).map(|f| &*f.function), Some("fill"));
         assert_eq!(site(&stack[3..]).map(|f| &*f.function), Some("__memset_avx2"));
+        for (function, is_own) in [
+            ("<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem", false),
+            ("<app::Key as alloc::slice::hack::ConvertVec>::to_vec", false),
+            ("<&str as core::convert::Into<alloc::string::String>>::into", false),
+            (
+                "_ZSt9__fill_a1IcEN9__gnu_cxx11__enable_ifIXsrSt9__is_byteIT_E7__valueEvE6__typeEPS3_S7_RKS3_",
+                false,
+            ),
+            ("<app::Index as core::clone::Clone>::clone", true),
+            ("<u8 as app::Fill>::fill", true),
+        ] {
+            let found = site(&[stack[1].clone(), app(function)]).unwrap().function.clone();
+            assert_eq!(&*found, if is_own { function } else { "fill" });
+        }
         let stripped = [
             frame("__libc_start_main", "/lib/libc.so.6", true),
             frame("app+0x10", "/app", false),

@@ -228,7 +228,8 @@ fn resident(m: &CodeMemory) -> String {
 fn line(m: &CodeMemory, name: &str) -> String {
     let size = |e: Estimate| bytes(e.bytes.round() as u64);
     let interval = match m.cold {
-        e if (e.high - e.low).abs() < 1.0 => String::new(),
+        // Of hot memory, the cell would only repeat what a few samples are.
+        e if e.bytes < 1.0 || (e.high - e.low).abs() < 1.0 => String::new(),
         e => format!("({}..{})", bytes(e.low.round() as u64), bytes(e.high.round() as u64)),
     };
     let idle = if m.idle_ms > 0.0 { span(m.idle_ms) } else { "-".to_owned() };
