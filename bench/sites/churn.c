@@ -1,6 +1,6 @@
 /* Eight functions that allocate blocks of their own size. In each round they free half of their blocks, in random runs
-   of about 256 KiB, and then allocate as many again in another order, so that each gets memory that another one has used. The blocks of hot
-   functions are read every 10 ms from then on, the others never again.
+   of about 256 KiB, and then allocate as many again in another order, so that each gets memory that another one has
+   used. The blocks of hot functions are read every 10 ms from then on, the others never again.
 
    Arguments: the seed, MiB to allocate per second, rounds, then for each function BLOCK:MIB:1 if it is hot and
    BLOCK:MIB:0 if not. The program prints for each function the bytes of its blocks, and how many of them lie in pages

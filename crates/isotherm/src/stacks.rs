@@ -31,8 +31,8 @@ const READ_INTERVAL: Duration = Duration::from_millis(200);
 /// Interval after a reading that has found [`BUSY_SAMPLES`] or more, or an allocation.
 const BUSY_READ_INTERVAL: Duration = Duration::from_millis(20);
 const BUSY_SAMPLES: usize = 32;
-/// Number of sampled pages whose state is read each time.
-const CHECKED_PAGES: usize = 128;
+/// Number of sampled pages whose state is read in the first of these intervals, or fewer in a shorter one.
+const CHECKED_PAGES: u64 = 128;
 /// Maximum number of sampled pages whose state is followed. Each time that a further eighth is reached, the sample of new
 /// pages halves.
 const MAX_FOLLOWED: usize = 1 << 18;
@@ -136,6 +136,8 @@ pub struct Stacks {
     /// when faults of pages of each level may have been missed: they were in no sample
     unseen: [Nanos; LEVELS],
     next: Nanos,
+    /// when it had work last
+    turned: Nanos,
     budget: SampleBudget,
     sampled: u64,
     allocations: u64,
@@ -270,12 +272,14 @@ impl Process {
     /// The state of a page; resident if the kernel cannot say.
     fn state(&self, address: u64, frames: Option<&KPageFlags>) -> PageState {
         let Some(pagemap) = &self.pagemap else { return PageState::Base };
-        match (page_state(pagemap, address), self.entry(address)) {
+        let read = page_state(pagemap, address);
+        let (Ok(PageState::Absent) | Err(_)) = read else { return read.unwrap_or(PageState::Base) };
+        match (self.entry(address), read) {
             // In an address space without mappings, because the process has ended, nothing was freed.
-            (_, None) => PageState::Base,
-            (Ok(state), _) => state,
+            (None, _) => PageState::Base,
+            (Some(_), Ok(state)) => state,
             // before Linux 6.7
-            (Err(_), Some(entry)) => state_of(entry, flags_of(frames, entry)),
+            (Some(entry), Err(_)) => state_of(entry, flags_of(frames, entry)),
         }
     }
 
@@ -421,6 +425,7 @@ impl Stacks {
             checked: (0, 0, 0),
             unseen: [Nanos(0); LEVELS],
             next: Nanos(0),
+            turned: Nanos(0),
             budget,
             sampled: 0,
             allocations: 0,
@@ -581,8 +586,11 @@ impl Stacks {
         if now < self.next {
             return Vec::new();
         }
+        let since = now.since(self.turned).min(READ_INTERVAL).as_micros() as u64;
+        self.turned = now;
         let mut news = self.drain(now);
-        self.check(now, CHECKED_PAGES, &mut news);
+        let most = (CHECKED_PAGES * since).div_ceil(READ_INTERVAL.as_micros() as u64);
+        self.check(now, most as usize, &mut news);
         news
     }
 

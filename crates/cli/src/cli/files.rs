@@ -34,6 +34,10 @@ pub struct Files {
     /// Before each print, count for this long how often each file is read; requires Linux 6.12
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub reads: Option<Duration>,
+    /// Before the first print, watch for this long how hot the files are: adds hot, warm, cold and unknown bytes. With
+    /// --watch, they are watched all the time
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub heat: Option<Duration>,
     /// Show at most this many rows
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: usize,

@@ -8,12 +8,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 
-use crate::record_files::{EndOnDrop, MIB, folder};
+use crate::record_files::{EndOnDrop, MIB, counted_file, folder};
 use crate::run::{Done, TIMEOUT, finish, isotherm, needs_root, until};
 
 /// Writes a file, whose pages are cached then.
@@ -359,6 +359,63 @@ fn a_file_that_is_read_has_a_rate() {
     assert!(rates[0].1 > 10 * MIB && rates[1].1 == 0, "{rates:?}");
 }
 
+/// The first part of a file is read all the time, the rest and another file never.
+#[test]
+fn files_have_hot_and_cold_bytes() {
+    needs_root!();
+    let Some((dir, path, file)) = counted_file(8) else { return };
+    write(&dir.path().join("idle"), 4);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = EndOnDrop(&stop);
+        scope.spawn(|| {
+            let mut buffer = vec![0; MIB as usize];
+            while !stop.load(Ordering::Relaxed) {
+                file.read_exact_at(&mut buffer, 0).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let mut command = isotherm(["files", "--heat", "8s", "--sort", "hot", "--watch", "--json"]);
+        let command = command.args(["--interval", "1s"]).arg(dir.path()).stdout(Stdio::piped());
+        let mut watch = Killed(command.spawn().unwrap());
+        let lines = BufReader::new(watch.0.stdout.take().unwrap()).lines();
+        // While other tests read much, ages grow more slowly than time passes.
+        let is_right = |line: std::io::Result<String>| {
+            let found: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            for row in found["rows"].as_array().unwrap().iter().chain([&found["total"]]) {
+                assert_eq!(heat(row).iter().sum::<u64>(), row["resident_bytes"].as_u64().unwrap());
+            }
+            let [of_read, of_idle] = [0, 1].map(|i| &found["rows"][i]);
+            let [hot, warm, cold, _] = heat(of_read);
+            of_read["name"] == path.to_str().unwrap()
+                && (MIB / 2..=2 * MIB).contains(&(hot + warm))
+                && hot > 0
+                && cold >= 5 * MIB
+                && heat(of_idle)[2] >= 3 * MIB
+                && found["watched_ms"].as_u64().unwrap() >= 6000
+        };
+        assert!(lines.take(120).any(is_right), "in none of 120 outputs");
+    });
+    let done = files(&[dir.path().to_str().unwrap(), "--heat", "8s", "--by", "dir"]);
+    assert_eq!(done.status, 0, "{}", done.err);
+    let text = done.text();
+    assert!(text.contains(" cold ") && text.contains("accesses of the last "), "{text}");
+}
+
+/// Ends it also if a test fails.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ended = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+/// Hot, warm, cold and unknown bytes of a row.
+fn heat(row: &Value) -> [u64; 4] {
+    ["hot", "warm", "cold", "unknown"].map(|k| row["heat"][format!("{k}_bytes")].as_u64().unwrap())
+}
+
 /// Without privileges, the pages of named files can still be counted.
 #[test]
 fn without_bpf_named_files_are_counted_by_system_calls() {
@@ -437,6 +494,8 @@ fn what_makes_no_sense_is_reported() {
         (&["--depth", "1"][..], 2, "--by dir"),
         (&["--watch", "--interval", "1ms"], 2, "--interval"),
         (&["--reads", "0s"], 2, "make --reads 100ms or longer"),
+        (&["--heat", "7s"], 2, "make --heat 8s or longer"),
+        (&["--sort", "cold"], 2, "give --heat 10s"),
         (&["--duration", "1s"], 2, "--watch"),
         (&["--by", "colour"], 2, "filesystem"),
         (&["/no/such/file"], 1, "/no/such/file"),

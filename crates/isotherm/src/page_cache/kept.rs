@@ -5,9 +5,10 @@ use std::ops::Range;
 use std::time::Duration;
 
 use isotherm_core::{Nanos, PAGE_SIZE};
-use isotherm_linux::page_cache::{CachedFile, FileReadCounts, PageCacheError};
+use isotherm_linux::page_cache::{CachedFile, PageCacheError};
 use isotherm_linux::sys;
 
+use super::heat::Observed;
 use super::page_use::{FileUse, PageUse};
 use super::reader::{CacheReader, CacheReading};
 use super::rows::{By, Row, RowOrder, SortBy, first_files, grouped, of_file, sort_first};
@@ -181,11 +182,11 @@ impl Kept {
         })
     }
 
-    /// Sets the rates of reads of the first files.
-    pub fn set_reads(&mut self, reads: &FileReadCounts) {
+    /// Sets what was observed of the first files.
+    pub fn set_observed(&mut self, seen: Observed<'_>) {
         for i in &self.first {
             if let Some(file) = self.scan.files.get_mut(*i) {
-                file.set_reads(reads);
+                file.set_observed(seen);
             }
         }
     }

@@ -4,6 +4,7 @@
 //! a budget, and groups and sorts the files as a [`RowOrder`] says.
 
 mod by_calls;
+mod heat;
 mod kept;
 mod names;
 mod output;
@@ -16,6 +17,8 @@ mod tests;
 mod text;
 mod watch;
 
+pub(crate) use heat::MAX_WATCHED_FILES;
+pub use heat::{CacheHeat, FileHeat, Observed};
 pub use output::FilesOutput;
 pub use page_use::{FileUse, MarkedBytes, PageUse};
 pub(crate) use reader::FoundFile;

@@ -1,10 +1,12 @@
 //! The output of `isotherm files`.
 
+use std::time::Duration;
+
 use isotherm_core::Nanos;
 use serde::Serialize;
 
 use super::kept::{FirstRows, Kept};
-use super::{By, Row, text};
+use super::{By, CacheHeat, PageUse, Row, text};
 
 /// The total and the first rows: `docs/abi/testing/files.md`.
 #[derive(Serialize)]
@@ -14,6 +16,8 @@ pub struct FilesOutput<'a> {
     /// ages of the figures in ms: time since all files were listed, and since the last of the first files was read
     listed_ms_ago: u64,
     read_ms_ago: u64,
+    /// for how long accesses were observed
+    watched_ms: Option<u64>,
     total: Row<'static>,
     rows: Vec<Row<'a>>,
     nr_rows: u64,
@@ -23,15 +27,22 @@ pub struct FilesOutput<'a> {
 }
 
 impl<'a> FilesOutput<'a> {
-    pub(super) fn new(kept: &'a Kept, by: By, now: Nanos) -> Self {
-        let ago = |at: Nanos| u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
-        let FirstRows { rows, nr_rows, rest_bytes } = kept.first_rows();
+    /// With `watched`, the files were watched so long.
+    pub(super) fn new(kept: &'a Kept, by: By, watched: Option<Duration>, now: Nanos) -> Self {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let ago = |at: Nanos| ms(now.since(at));
+        let FirstRows { mut rows, nr_rows, rest_bytes } = kept.first_rows();
+        let mut total = kept.total();
+        for pages in rows.iter_mut().map(|row| &mut row.pages).chain([&mut total.pages]) {
+            pages.heat = watched.map(|_| whole_heat(pages));
+        }
         FilesOutput {
             schema_version: 1,
             by,
             listed_ms_ago: ago(kept.listed),
             read_ms_ago: ago(kept.oldest()),
-            total: kept.total(),
+            watched_ms: watched.map(ms),
+            total,
             rows,
             nr_rows,
             rest_bytes,
@@ -39,12 +50,18 @@ impl<'a> FilesOutput<'a> {
         }
     }
 
-    /// As text, for people; `reads`: with the rates of reads.
+    /// As text, for people; `reads`: with the rates of reads, `heat`: with the heat.
     #[must_use]
-    pub fn text(&self, reads: bool) -> String {
+    pub fn text(&self, reads: bool, heat: bool) -> String {
         let rest = (self.nr_rows.saturating_sub(self.rows.len() as u64), self.rest_bytes);
-        let table = text::table(&self.total, &self.rows, rest, self.by, reads);
+        let shown = text::Shown { reads, heat, watched_ms: self.watched_ms };
+        let table = text::table(&self.total, &self.rows, rest, self.by, shown);
         let ages = text::ages(self.listed_ms_ago, self.read_ms_ago);
-        table + &ages + &text::remarks(&self.total, self.by, self.remarks, reads)
+        table + &ages + &text::remarks(&self.total, self.by, self.remarks, shown)
     }
+}
+
+/// The heat of all resident pages: that of files that were not watched is unknown.
+fn whole_heat(pages: &PageUse) -> CacheHeat {
+    pages.heat.unwrap_or_default().of_resident(pages.resident_bytes)
 }

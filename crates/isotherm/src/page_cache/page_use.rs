@@ -6,6 +6,8 @@ use isotherm_core::PAGE_SIZE;
 use isotherm_linux::page_cache::{Cached, CachedRange, CountedFiles, FileReadCounts};
 use serde::Serialize;
 
+use super::heat::{CacheHeat, FileHeat, Observed};
+
 /// Cached pages, in bytes. `None` is a figure that the kernel does not report here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct PageUse {
@@ -28,6 +30,8 @@ pub struct PageUse {
     /// read per second by `read()` and similar calls, by a sample; `None` if it was not counted, or cannot be
     /// observed for any of the files
     pub read_bytes_per_second: Option<u64>,
+    /// resident pages by heat; `None` if no file was watched
+    pub heat: Option<CacheHeat>,
 }
 
 /// Resident pages by the marks that the kernel has made, estimated from one page of each 64. Accesses by `read()` and
@@ -57,6 +61,7 @@ impl PageUse {
             marks: Some(MarkedBytes { active_bytes: none, ..MarkedBytes::default() }),
             resident_bytes: 0,
             read_bytes_per_second: None,
+            heat: None,
         }
     }
 
@@ -120,6 +125,7 @@ impl PageUse {
         self.mapped_bytes = both(self.mapped_bytes, other.mapped_bytes);
         let reads = [self.read_bytes_per_second, other.read_bytes_per_second];
         self.read_bytes_per_second = reads.into_iter().flatten().reduce(with);
+        self.heat = [self.heat, other.heat].into_iter().flatten().reduce(|a, b| a.combine(b, with));
         self.marks = self.marks.zip(other.marks).map(|(a, b)| MarkedBytes {
             sampled_bytes: with(a.sampled_bytes, b.sampled_bytes),
             referenced_bytes: with(a.referenced_bytes, b.referenced_bytes),
@@ -231,13 +237,27 @@ impl FileUse {
 
     /// Forgets the pages, to read them again.
     pub(super) fn clear(&mut self) {
-        let PageUse { size_bytes, read_bytes_per_second, .. } = self.pages;
-        self.pages = PageUse { read_bytes_per_second, ..PageUse::of_size(size_bytes) };
+        let PageUse { size_bytes, read_bytes_per_second, heat, .. } = self.pages;
+        self.pages = PageUse { read_bytes_per_second, heat, ..PageUse::of_size(size_bytes) };
         self.groups.clear();
     }
 
+    /// Sets what was observed.
+    pub(super) fn set_observed(&mut self, seen: Observed<'_>) {
+        seen.reads.into_iter().for_each(|reads| self.set_reads(reads));
+        seen.heat.into_iter().for_each(|heat| self.set_heat(heat));
+    }
+
+    /// Sets the heat of its pages. Those of each control group are presumed to be as hot as the others.
+    fn set_heat(&mut self, heat: &FileHeat) {
+        let groups = self.groups.iter_mut().map(|(_, pages)| pages);
+        for pages in groups.chain([&mut self.pages]) {
+            pages.heat = Some(heat.of(self.id, pages.resident_bytes));
+        }
+    }
+
     /// Sets how much is read per second, unless that cannot be observed.
-    pub(super) fn set_reads(&mut self, reads: &FileReadCounts) {
+    fn set_reads(&mut self, reads: &FileReadCounts) {
         let bytes = (reads.pages_per_second(self.id) * PAGE_SIZE as f64) as u64;
         self.pages.read_bytes_per_second = Some(bytes).filter(|&n| n > 0 || !self.kind.hides_reads);
     }

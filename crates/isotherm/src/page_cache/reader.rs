@@ -9,8 +9,8 @@ use std::rc::Rc;
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::cgroup::MemoryGroups;
 use isotherm_linux::page_cache::{
-    BLOCK_DEVICES, CachedFile, CachedRange, CountedFiles, FileReadCounts, HUGETLBFS, ListCursor,
-    ListStep, Listing, OVERLAYFS, PageCache, PageCacheError, SuperBlock, TMPFS,
+    BLOCK_DEVICES, CachedFile, CachedRange, CountedFiles, HUGETLBFS, ListCursor, ListStep, Listing,
+    OVERLAYFS, PageCache, PageCacheError, SuperBlock, TMPFS,
 };
 use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
 use isotherm_linux::sys::open_regular_itself;
@@ -18,6 +18,7 @@ use rustix::fs::{Mode, OFlags, open};
 use tracing::warn;
 
 use super::by_calls::{self, each_file};
+use super::heat::Observed;
 use super::names::Names;
 use super::page_use::{FileKind, FileSum, FileUse, PageUse};
 use super::rows::{By, RowOrder, SortBy, first_files};
@@ -148,7 +149,7 @@ impl CacheReader {
         }
     }
 
-    /// Reads the page cache, for rows of this kind. `reads` were counted just before. If `is_once`, it keeps only the
+    /// Reads the page cache, for rows of this kind. `seen` was observed just before. If `is_once`, it keeps only the
     /// first files, where each row is one.
     ///
     /// # Errors
@@ -157,14 +158,14 @@ impl CacheReader {
         &mut self,
         order: &RowOrder,
         is_once: bool,
-        reads: Option<&FileReadCounts>,
+        seen: Observed<'_>,
     ) -> Result<CacheReading, ScopeError> {
         let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
         match &mut self.way {
             Way::Bpf(cache) => {
                 let (scope, mount) = (&self.scope, self.mount.as_ref());
                 let mut bpf = Bpf { cache, scope, mount, mounts: &mounts };
-                let (scan, chosen) = bpf.read(order, is_once, reads)?;
+                let (scan, chosen) = bpf.read(order, is_once, seen)?;
                 self.chosen = chosen;
                 Ok(scan)
             }
@@ -374,7 +375,7 @@ impl Bpf<'_> {
         &mut self,
         order: &RowOrder,
         is_once: bool,
-        reads: Option<&FileReadCounts>,
+        seen: Observed<'_>,
     ) -> Result<(CacheReading, Option<HashSet<u64>>), ScopeError> {
         let (by_group, is_chosen) = (order.by == By::Cgroup, !self.scope.cgroups.is_empty());
         let groups = match by_group || is_chosen {
@@ -390,7 +391,8 @@ impl Bpf<'_> {
         // A file that is opened might be listed, too.
         let counts_rest = order.sort == SortBy::Resident
             && chosen.is_none()
-            && reads.is_none()
+            && seen.reads.is_none()
+            && seen.heat.is_none()
             && named.iter().all(|path| !self.is_opened(path));
         let (mut scan, mut new) = (CacheReading::default(), CacheReading::default());
         let mut remarks = Vec::new();
@@ -406,7 +408,7 @@ impl Bpf<'_> {
                         }
                     })?;
                     for (mut file, known) in files.into_iter().zip(cached) {
-                        reads.into_iter().for_each(|reads| file.set_reads(reads));
+                        file.set_observed(seen);
                         if !file.pages.is_empty() || is_named(&file) {
                             new.files.push(file);
                             new.cached.push(known);

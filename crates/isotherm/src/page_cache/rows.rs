@@ -54,6 +54,10 @@ pub enum SortBy {
     Active,
     /// bytes read per second
     Reads,
+    /// hot bytes
+    Hot,
+    /// cold bytes
+    Cold,
     /// size of the files
     Size,
     /// alphabetically
@@ -62,12 +66,14 @@ pub enum SortBy {
 
 impl SortBy {
     /// All of them, with the words that options have for them.
-    pub const ALL: [(Self, &str); 7] = [
+    pub const ALL: [(Self, &str); 9] = [
         (SortBy::Resident, "resident"),
         (SortBy::Dirty, "dirty"),
         (SortBy::Evicted, "evicted"),
         (SortBy::Active, "active"),
         (SortBy::Reads, "reads"),
+        (SortBy::Hot, "hot"),
+        (SortBy::Cold, "cold"),
         (SortBy::Size, "size"),
         (SortBy::Name, "name"),
     ];
@@ -194,6 +200,8 @@ fn figure(pages: &PageUse, sort: SortBy) -> u64 {
         SortBy::Evicted => gone,
         SortBy::Active => pages.marks.and_then(|m| m.active_bytes).unwrap_or(0),
         SortBy::Reads => pages.read_bytes_per_second.unwrap_or(0),
+        SortBy::Hot => pages.heat.map_or(0, |heat| heat.hot_bytes),
+        SortBy::Cold => pages.heat.map_or(0, |heat| heat.cold_bytes),
         SortBy::Size => pages.size_bytes,
         SortBy::Name => 0,
     }

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use isotherm_core::Nanos;
 use isotherm_linux::page_cache::{CachedRange, PageMarks};
 use isotherm_linux::proc::Mount;
+use serde_json::Value;
 
 use super::kept::Kept;
 use super::page_use::FileKind;
@@ -120,10 +122,70 @@ fn order_and_limit() {
     let order = RowOrder { sort: SortBy::Name, limit: 2, ..RowOrder::default() };
     assert!(kept(order).first_rows().rows.iter().map(|r| &r.name).is_sorted());
     let by_name = kept(RowOrder { limit: 1, ..order });
-    let table = FilesOutput::new(&by_name, By::File, Nanos(41_500_000_000)).text(false);
+    let table =
+        FilesOutput::new(&by_name, By::File, None, Nanos(41_500_000_000)).text(false, false);
     assert!(table.contains("/a/b/x\n3 more, 55 B: --limit"), "{table}");
     assert!(table.contains("All files were listed 42 s ago"), "{table}");
     assert!(!table.contains("/a/b/y"), "{table}");
+}
+
+#[test]
+fn each_kind_of_row_has_the_heat_of_its_files() {
+    let heat = |hot_bytes, cold_bytes, unknown_bytes| CacheHeat {
+        hot_bytes,
+        cold_bytes,
+        unknown_bytes,
+        ..CacheHeat::default()
+    };
+    // `/a/b/x` has 10 bytes, 4 of them in group 1, and `/a/b/y` has 20. The others were not watched.
+    let by_file = HashMap::from([(10, heat(10, 0, 0)), (20, heat(5, 15, 0))]);
+    let watched = Duration::from_millis(10_500);
+    let heats = FileHeat { by_file, watched, cpu: Duration::ZERO };
+    let mut scan = reading();
+    let seen = Observed { heat: Some(&heats), reads: None };
+    scan.files.iter_mut().for_each(|file| file.set_observed(seen));
+    let rows = |by| {
+        let order = RowOrder { by, limit: 9, sort: SortBy::Cold, ..RowOrder::default() };
+        let kept = Kept::new(scan.clone(), order, 9, Nanos(0));
+        let out = FilesOutput::new(&kept, by, Some(watched), Nanos(0));
+        let json = serde_json::to_value(&out).unwrap();
+        let rows = json["rows"].as_array().unwrap().iter().chain([&json["total"]]);
+        let of = |heat: &Value| {
+            ["hot", "cold", "unknown"].map(|k| heat[format!("{k}_bytes")].as_u64().unwrap())
+        };
+        rows.map(|row| (row["name"].as_str().unwrap().to_owned(), of(&row["heat"])))
+            .collect::<Vec<_>>()
+    };
+    let expect = |by, expected: &[(&str, [u64; 3])]| {
+        let rows = rows(by);
+        for (name, heat) in expected {
+            assert!(rows.contains(&((*name).to_owned(), *heat)), "{name} of {rows:?}");
+        }
+    };
+    let total = ("total", [15, 15, 35]);
+    expect(By::File, &[("/a/b/y", [5, 15, 0]), ("/a/z", [0, 0, 30]), total]);
+    assert_eq!(rows(By::File)[0].0, "/a/b/y", "the most cold bytes first");
+    expect(By::Dir, &[("/a/b", [15, 15, 0]), total]);
+    expect(By::Filesystem, &[("/", [15, 15, 35]), total]);
+    expect(By::Process, &[("p 1", [15, 15, 0]), ("q 2", [10, 0, 0])]);
+    expect(By::Cgroup, &[("[removed group 1]", [4, 0, 0]), ("[removed group 2]", [11, 15, 0])]);
+    let kept = Kept::new(scan.clone(), RowOrder { limit: 9, ..RowOrder::default() }, 9, Nanos(0));
+    let text = FilesOutput::new(&kept, By::File, Some(watched), Nanos(0)).text(false, true);
+    assert!(text.contains("accesses of the last 10 s"), "{text}");
+    let line = text.lines().find(|line| line.ends_with("/a/b/y")).unwrap();
+    let cells: Vec<&str> = line.split_whitespace().collect();
+    assert!(cells.join(" ").ends_with("- 5 B - 15 B - /a/b/y"), "{line}");
+    // A file that was watched has grown since, and its rows have.
+    let mut grown =
+        Kept::new(scan.clone(), RowOrder { limit: 9, ..RowOrder::default() }, 9, Nanos(0));
+    grown.scan.files.iter_mut().for_each(|file| file.pages.recount(40, 100));
+    let json =
+        serde_json::to_value(FilesOutput::new(&grown, By::File, Some(watched), Nanos(0))).unwrap();
+    let sum: u64 = ["hot", "warm", "cold", "unknown"]
+        .iter()
+        .map(|k| json["total"]["heat"][format!("{k}_bytes")].as_u64().unwrap())
+        .sum();
+    assert_eq!(sum, json["total"]["resident_bytes"].as_u64().unwrap());
 }
 
 #[test]

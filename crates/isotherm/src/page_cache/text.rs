@@ -2,17 +2,42 @@
 
 use std::fmt::Write;
 
+use isotherm_core::Thresholds;
 use isotherm_report::{bytes, counted, printable};
 
+use super::heat::MAX_WATCHED_FILES;
 use super::page_use::PageUse;
 use super::rows::{By, Row};
 
 /// Width of a column.
 const WIDTH: usize = 11;
 
+/// The columns that options add.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown {
+    /// the rates of reads
+    pub reads: bool,
+    /// the heat
+    pub heat: bool,
+    /// for how long it was observed
+    pub watched_ms: Option<u64>,
+}
+
+impl Shown {
+    /// The cells of a row, or the heads of their columns.
+    fn cells(self, rate: &str, heat: &[String; 4]) -> String {
+        let rate = self.reads.then(|| rate.to_owned());
+        let heat = self.heat.then(|| heat.iter().cloned());
+        rate.into_iter()
+            .chain(heat.into_iter().flatten())
+            .map(|cell| format!("{cell:>WIDTH$}"))
+            .collect()
+    }
+}
+
 /// The sum, a table of the rows, and the number and the resident bytes of the remaining rows.
 #[must_use]
-pub fn table(total: &Row<'_>, rows: &[Row<'_>], rest: (u64, u64), by: By, reads: bool) -> String {
+pub fn table(total: &Row<'_>, rows: &[Row<'_>], rest: (u64, u64), by: By, shown: Shown) -> String {
     let mut out = format!(
         "{} cached of {}{}{}\n\n",
         bytes(total.pages.resident_bytes),
@@ -21,15 +46,18 @@ pub fn table(total: &Row<'_>, rows: &[Row<'_>], rest: (u64, u64), by: By, reads:
         some(", evicted", total.pages.evicted_bytes),
     );
     let heads = ["resident", "of size", "dirty", "evicted", "read once", "read again", "mapped"];
-    let rates = if reads { format!("{:>WIDTH$}", "read/s") } else { String::new() };
-    let _ = write!(out, "{}{rates}", cells(heads.map(str::to_owned)));
+    let more = shown.cells("read/s", &["hot", "warm", "cold", "unknown"].map(str::to_owned));
+    let _ = write!(out, "{}{more}", cells(heads.map(str::to_owned)));
     let _ = writeln!(out, "  {}", if by == By::File { "file" } else { "   files  name" });
     for row in rows {
         let files = if by == By::File { String::new() } else { format!("{:>8}  ", row.files) };
+        let heat = row.pages.heat;
+        let heat = heat.map(|h| [h.hot_bytes, h.warm_bytes, h.cold_bytes, h.unknown_bytes]);
+        let heat: [_; 4] = std::array::from_fn(|i| amount(heat.map(|parts| parts[i])));
         let rate = amount(row.pages.read_bytes_per_second);
-        let rate = if reads { format!("{rate:>WIDTH$}") } else { String::new() };
+        let more = shown.cells(&rate, &heat);
         let cells = cells(figures(&row.pages));
-        let _ = writeln!(out, "{cells}{rate}  {files}{}", printable(&row.name));
+        let _ = writeln!(out, "{cells}{more}  {files}{}", printable(&row.name));
     }
     if rest.0 > 0 {
         // A page may be in several rows.
@@ -54,7 +82,7 @@ pub fn ages(listed_ms_ago: u64, read_ms_ago: u64) -> String {
 
 /// Remarks on memory that the figures do not contain, one sentence per line.
 #[must_use]
-pub fn remarks(total: &Row<'_>, by: By, of_reading: &[String], reads: bool) -> String {
+pub fn remarks(total: &Row<'_>, by: By, of_reading: &[String], shown: Shown) -> String {
     let mut lines = of_reading.to_vec();
     if let Some(marks) = total.pages.marks {
         lines.push(
@@ -69,12 +97,26 @@ pub fn remarks(total: &Row<'_>, by: By, of_reading: &[String], reads: bool) -> S
             );
         }
     }
-    if reads {
+    if shown.reads {
         lines.push(
             "read/s: bytes that system calls have read from the cache per second, from a sample of one page in 64. \
              Reads of tmpfs, O_DIRECT and accesses through mappings are not observed."
                 .to_owned(),
         );
+    }
+    if let Some(ms) = shown.watched_ms {
+        let Thresholds { hot_hz, cold_age } = Thresholds::default();
+        lines.push(format!(
+            "hot, warm, cold: by the accesses of the last {} s. Hot pages had {hot_hz} a second or more, cold ones none for \
+             {} s. unknown: tmpfs and metadata, unmapped files before Linux 6.12, and files that are not among the \
+             {MAX_WATCHED_FILES} with the most cached pages.",
+            ms / 1000,
+            cold_age.as_secs()
+        ));
+    }
+    if shown.watched_ms.is_some() && by == By::Cgroup {
+        let text = "The pages of each group are presumed to be as hot as the others of their file.";
+        lines.push(text.to_owned());
     }
     if by == By::Process {
         lines.push("A file counts for each process that has it open or maps it.".to_owned());

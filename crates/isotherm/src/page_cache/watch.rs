@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use isotherm_core::Nanos;
-use isotherm_linux::page_cache::FileReadCounts;
 use isotherm_linux::sys::{self, CpuLaps};
 
 use super::kept::{Kept, NR_FIRST};
-use super::{CacheReader, FilesOutput, RowOrder, ScopeError};
+use super::{CacheReader, FilesOutput, Observed, RowOrder, ScopeError};
 use crate::pace::{Pace, PaceLimits, WorkStart};
 
 /// Reads the page cache repeatedly. One half of the budget is for listing all files. The other half is for reading the
@@ -53,26 +52,28 @@ impl CacheWatch {
         }
     }
 
-    /// The present figures: of all files if it is time to list them, else of those that come first. `reads` were
-    /// counted just before.
+    /// The present figures: of all files if it is time to list them, else of those that come first. `seen` was
+    /// observed just before.
     ///
     /// # Errors
     /// If the kernel refuses, or if the group has been removed.
-    pub fn read(&mut self, reads: Option<&FileReadCounts>) -> Result<FilesOutput<'_>, ScopeError> {
+    pub fn read(&mut self, seen: Observed<'_>) -> Result<FilesOutput<'_>, ScopeError> {
         let begun = WorkStart::now();
         let now = begun.at;
         let earned = now.since(std::mem::replace(&mut self.last, now)).as_secs_f64() * self.share;
+        // Watching has a budget of its own.
+        self.cpu.leave_out(seen.heat.map_or(Duration::ZERO, |heat| heat.cpu));
         let used = self.cpu.lap().as_secs_f64();
         self.credit = (self.credit + earned - used).min(earned);
         let kept = match self.kept.take().filter(|_| now < self.listing.due()) {
             Some(mut kept) => {
                 let time = Duration::from_secs_f64(self.credit.max(0.0));
                 kept.read_again(&mut self.reader, time, now)?;
-                reads.into_iter().for_each(|reads| kept.set_reads(reads));
+                kept.set_observed(seen);
                 kept
             }
             None => {
-                let scan = self.reader.read(&self.order, self.is_once, reads)?;
+                let scan = self.reader.read(&self.order, self.is_once, seen)?;
                 let kept = Kept::new(scan, self.order, NR_FIRST.max(self.order.limit), now);
                 self.listing.pause(&begun, &self.limits);
                 // The pause pays for it.
@@ -81,6 +82,6 @@ impl CacheWatch {
             }
         };
         let kept = self.kept.insert(kept);
-        Ok(FilesOutput::new(kept, self.order.by, now))
+        Ok(FilesOutput::new(kept, self.order.by, seen.heat.map(|heat| heat.watched), now))
     }
 }

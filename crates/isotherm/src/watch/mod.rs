@@ -23,7 +23,7 @@ use crate::usage::UsageError;
 use crate::words::chain;
 
 pub use error::WatchError;
-pub use files::FilesToWatch;
+pub use files::{FileHeatWatch, FilesToWatch};
 pub use looks::Looks;
 
 /// How to look.

@@ -2,6 +2,7 @@
 //! page tables of the processes that map them.
 
 mod acting;
+mod heat;
 mod left;
 mod mapped;
 mod tracer;
@@ -22,6 +23,7 @@ use isotherm_linux::{HeldProcesses, Hold, Way};
 use isotherm_record::TargetInfo;
 use tracing::{info, warn};
 
+pub use self::heat::FileHeatWatch;
 use self::left::LeftFiles;
 use self::mapped::MappedFiles;
 use self::tracer::{TracedFiles, Tracer};
@@ -29,11 +31,9 @@ use self::turns::SamplingSlices;
 use self::watched::{FileInterval, WINDOW_SHIFT, WatchedFile};
 use super::{AttrsFor, Ready, StaticTargets, Watch, WatchError};
 use crate::pace::{Pace, PaceLimits, WorkStart};
-use crate::page_cache::{CacheReader, FileScope};
+use crate::page_cache::{CacheReader, FileScope, MAX_WATCHED_FILES};
 use crate::usage::UsageError;
 
-/// Maximum number of files that are watched at once: those with the most cached pages.
-const MAX_WATCHED_FILES: usize = 1000;
 /// Maximum number of windows of all files together. If more are cached, windows are joined. Those that left the memory
 /// first are forgotten.
 const MAX_FILE_WINDOWS: usize = 32_768;
@@ -310,19 +310,25 @@ impl Ready for WatchedFiles {
     }
 
     fn begin(
-        mut self: Box<Self>,
+        self: Box<Self>,
         attrs: Attrs,
         _: &[TargetId],
         _: u64,
     ) -> Result<Box<dyn Watch>, WatchError> {
+        Ok(Box::new(self.watch(attrs.checked().map_err(UsageError::from)?)))
+    }
+}
+
+impl WatchedFiles {
+    fn watch(mut self, attrs: Attrs) -> FileWatch {
         self.files.news.clear();
         let now = sys::monotonic();
         let files = self.files.traced();
         let traced = self.counter.as_mut().ok().filter(|counter| counter.traces());
         let tracer = traced.map(|counter| Tracer::begin(counter, now, files));
-        Ok(Box::new(FileWatch {
-            files: *self,
-            attrs: attrs.checked().map_err(UsageError::from)?,
+        FileWatch {
+            files: self,
+            attrs,
             turns: if tracer.is_some() {
                 SamplingSlices::lasting(now)
             } else {
@@ -338,7 +344,7 @@ impl Ready for WatchedFiles {
             cost: Cost::default(),
             cpu: CpuLaps::begin(),
             is_stopped: false,
-        }))
+        }
     }
 }
 
