@@ -252,7 +252,7 @@ mod tests {
         for seed in 1..50 {
             let sites = filling(seed);
             let mib: u64 = sites.iter().map(|(kib, _)| kib / 1024).sum();
-            assert!((300..=360).contains(&mib), "{mib} MiB");
+            assert!((280..=380).contains(&mib), "{mib} MiB");
             assert!(sites.iter().all(|(kib, _)| (512..=65_536).contains(kib)), "{sites:?}");
             assert_eq!((sites.len(), sites.iter().filter(|s| s.1).count()), (FILLING, HOT));
             assert_eq!(churning(seed).iter().filter(|s| s.2).count(), HOT_CHURNING);
