@@ -36,6 +36,9 @@ struct Options {
     /// faults a second of the program that touches new memory; the maximum is as fast as it can
     #[arg(long, default_values_t = [262_144, u64::MAX])]
     rate: Vec<u64>,
+    /// only programs of this kind: new, steady or returns
+    #[arg(long)]
+    only: Option<String>,
     /// run as this program instead of measuring it
     #[arg(long, hide = true, num_args = 2)]
     be: Vec<String>,
@@ -61,13 +64,20 @@ fn main() -> Result<()> {
     );
     // One program at a time: they share a CPU.
     let figures = |kind, rate, by| compare(&start(kind, rate, its)?, by, &o);
-    for &rate in &o.rate {
+    let wants = |kind| o.only.as_deref().is_none_or(|only| only == kind);
+    for &rate in o.rate.iter().filter(|_| wants("new")) {
         let pages = format!("{} new pages a second", words(rate));
         show(&pages, &figures("new", rate, By::Stacks)?);
         show("    an event that samples none of them", &figures("new", rate, By::IdleEvent)?);
     }
-    show("64 MiB touched again and again", &figures("steady", 0, By::Stacks)?);
-    show("1000 pages a second from a file", &figures("returns", 1000, By::Stacks)?);
+    for (name, kind, rate) in [
+        ("64 MiB touched again and again", "steady", 0),
+        ("1000 pages a second from a file", "returns", 1000),
+    ] {
+        if wants(kind) {
+            show(name, &figures(kind, rate, By::Stacks)?);
+        }
+    }
     Ok(())
 }
 
